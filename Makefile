@@ -1,0 +1,39 @@
+# Each target sets up what it needs in .venv from nothing, and does nothing twice.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test check lint bench docs clean
+
+setup: $(READY)  ## the environment, with all extras
+
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Setting up $(VENV) (a minute or two) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(READY)
+
+demo: setup  ## the torus and spiral cases, with pictures in demo/
+	@$(BIN)/ordiff demo --out demo
+
+check: setup lint  ## ruff, mypy, import-linter, pytest
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+
+bench: setup  ## the tables of benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.run
+
+docs: setup  ## HTML in docs/_build
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "Wrote docs/_build/html/index.html"
+
+clean:
+	rm -rf $(VENV) docs/_build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,22 @@
+"""Ordered diffusion kernels: from snapshots and an ordering to the Markov operator and generator behind them."""
+
+from ordiff import datasets
+from ordiff._check import GraphError, MissingExtraError, OrdiffWarning, ResolutionError
+from ordiff.fields import Moments, local_moments, mean_curvature, velocity
+from ordiff.geometry import TangentSpaces, knn_density, length_scale, smooth
+from ordiff.graph import NeighborGraph
+from ordiff.kernel.compose import Kernel
+from ordiff.kernel.ordering import Ordering
+from ordiff.kernel.profile import Compact, Gaussian, Profile, SuperGaussian
+from ordiff.kernel.schemes import richardson, strang
+from ordiff.operator import Extrapolation, MarkovOperator, Product
+from ordiff.spectral import Eigenbasis, eigenbasis
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Compact", "Eigenbasis", "Extrapolation", "Gaussian", "GraphError", "Kernel", "MarkovOperator", "MissingExtraError",
+    "Moments", "NeighborGraph", "Ordering", "OrdiffWarning", "Product", "Profile", "ResolutionError", "SuperGaussian",
+    "TangentSpaces", "datasets", "eigenbasis", "knn_density", "length_scale", "local_moments", "mean_curvature",
+    "richardson", "smooth", "strang", "velocity",
+]  # fmt: skip

@@ -1,0 +1,144 @@
+"""Fields read off an operator: velocity, curvature, and the moments of one step.
+
+With z = x_j − x_i the displacement of one step, m = E z/ε = L x its mean rate, and the subscript sym for the
+same operator without its orderings:
+
+    displacement   L x                       → μ + ½ρ²H, H the mean curvature vector
+    symmetric      (L − L_sym) x             → μ
+    projected      Π L x                     → μ
+    covariance     ρ²A C⁻¹ (m − m_sym)       → μ, also at an edge of the data; C is the central covariance of
+                                             a step over ε, averaged over P and P_sym, on the tangent space
+    intrinsic      (JᵀJ)⁻¹Jᵀ L x             → the velocity in the coordinates whose Jacobian J = ∂x/∂u is
+                   (L − L_sym) u             the same from the coordinates u themselves
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ordiff import _check
+from ordiff._check import Array
+from ordiff.geometry import TangentSpaces, tangent_neighbors
+from ordiff.graph import NeighborGraph
+from ordiff.kernel.compose import Kernel
+from ordiff.operator import Generator
+
+KINDS = ("displacement", "symmetric", "projected", "covariance", "intrinsic")
+
+
+class Moments(NamedTuple):
+    """The first two moments of one step, per unit of time."""
+
+    drift: Array  # (m, n)     (1/ε) Σ_j P_ij z
+    diffusion: Array  # (m, n, n)  (1/2ε) Σ_j P_ij z zᵀ
+
+
+def velocity(
+    op: Generator,
+    kind: str = "displacement",
+    *,
+    basis: ArrayLike | None = None,
+    jacobian: ArrayLike | None = None,
+    coordinates: ArrayLike | None = None,
+) -> Array:
+    """The velocity at every sample, (m, n), or (m, d) for "intrinsic". See the module for the kinds.
+
+    basis: the tangent space for "projected" and "covariance", (m, n, d); that of the kernel's anisotropy, or local
+    PCA, when not given. "intrinsic" takes the ``jacobian`` of the embedding, (m, n, d), or the intrinsic
+    ``coordinates``, (m, d).
+    """
+    _check.option(kind, "kind", KINDS)
+    X = _check.need_points(op.graph.X, "a velocity")
+    if kind == "displacement":
+        return op.generator(X)
+    if kind == "symmetric":
+        return op.generator(X) - op.undirected().generator(X)
+    if kind == "intrinsic":
+        return _intrinsic(op, X, jacobian, coordinates)
+    J = tangent_basis(op, basis)
+    if kind == "projected":
+        return np.einsum("mia,mja,mj->mi", J, J, op.generator(X), optimize=True)
+    return _covariance(op, J)
+
+
+def _intrinsic(op: Generator, X: Array, jacobian: ArrayLike | None, coordinates: ArrayLike | None) -> Array:
+    if jacobian is None and coordinates is not None:
+        u = _check.points(coordinates, "coordinates")
+        return op.generator(u) - op.undirected().generator(u)
+    if jacobian is None or coordinates is not None:
+        raise ValueError('kind="intrinsic" takes either jacobian (m, n, d) or coordinates (m, d).')
+    J = _check.frame(jacobian, X.shape, "jacobian")
+    return np.einsum("mai,mi->ma", np.linalg.pinv(J), op.generator(X))
+
+
+def _covariance(op: Generator, J: Array) -> Array:
+    """ρ²A C⁻¹ (m − m_sym) on the tangent space."""
+    one, other = local_moments(op), local_moments(op.undirected())
+    rates = [
+        2 * moments.diffusion - op.eps * moments.drift[:, :, None] * moments.drift[:, None, :]
+        for moments in (one, other)
+    ]
+    C = np.einsum("mia,mij,mjb->mab", J, 0.5 * (rates[0] + rates[1]), J, optimize=True)
+    target = np.einsum("mia,mij,mjb->mab", J, _asked_diffusion(op), J, optimize=True)
+    excess = np.einsum("mia,mi->ma", J, one.drift - other.drift)
+    try:
+        tilt = np.linalg.solve(C, excess[:, :, None])
+    except np.linalg.LinAlgError:
+        at = int(np.argmin(np.abs(np.linalg.det(C))))
+        raise _check.ResolutionError(
+            f"a step from sample {at} does not spread over the tangent space, so its covariance has no inverse: use a "
+            "larger eps, more neighbours, or another kind of velocity."
+        ) from None
+    return np.einsum("mia,mab,mbc->mi", J, target, tilt, optimize=True)
+
+
+def _asked_diffusion(op: Generator) -> Array:
+    """ρ²A as the kernel has it, in ambient coordinates, (m, n, n)."""
+    if op.kernel is None:
+        raise ValueError("this operator was not built by a kernel, so the noise it was given is unknown.")
+    X = _check.need_points(op.graph.X, "a velocity")
+    metric = op.kernel.metric_on(op.graph)
+    tensor = np.eye(X.shape[1])[None] if metric is None else metric.tensor()
+    return op.kernel.bandwidth_on(op.graph).diffusion()[:, None, None] * tensor
+
+
+def tangent_basis(op: Generator, basis: ArrayLike | None = None) -> Array:
+    """An orthonormal tangent basis at every sample, (m, n, d): from the given one, the kernel's, or local PCA."""
+    X = _check.need_points(op.graph.X, "a tangent basis")
+    if basis is None and op.kernel is not None:
+        basis = op.kernel.basis
+    if basis is not None:
+        return np.linalg.qr(_check.frame(basis, X.shape, "basis"))[0]
+    known = None if op.kernel is None else op.kernel.known_dimension
+    return TangentSpaces.fit(op.graph, k=tangent_neighbors(op.graph)).frames(known)
+
+
+def local_moments(op: Generator) -> Moments:
+    """The drift (m, n) and diffusion tensor (m, n, n) that the operator makes: a check that it does what was asked.
+
+    The diffusion tends to ½ρ²A on the tangent space. The drift is L x, which includes the curvature of the data,
+    ½ρ²H, normal to the manifold; `velocity` has the kinds without it.
+    """
+    X = _check.need_points(op.graph.X, "local moments")
+    m, n = X.shape
+    Y = X - X.mean(axis=0)
+    drift = op.generator(Y)
+    a, b = np.triu_indices(n)
+    # Γ(x_a, x_b) = ½ [L(x_a x_b) − x_a L x_b − x_b L x_a] = (1/2ε) Σ_j P_ij z_a z_b
+    upper = 0.5 * (op.generator(Y[:, a] * Y[:, b]) - Y[:, a] * drift[:, b] - Y[:, b] * drift[:, a])
+    diffusion = np.empty((m, n, n))
+    diffusion[:, a, b] = upper
+    diffusion[:, b, a] = upper
+    return Moments(drift, diffusion)
+
+
+def mean_curvature(
+    graph: NeighborGraph, eps: float, noise: ArrayLike = 1.0, density: ArrayLike | str | None = None
+) -> Array:
+    """The mean curvature vector H = (2/ρ²) L_sym x, (m, n): the trace of the second fundamental form."""
+    X = _check.need_points(graph.X, "the mean curvature")
+    rho = _check.node_or_scalar(noise, graph.n_points, "noise", positive=True)
+    return 2.0 / rho[:, None] ** 2 * Kernel(noise=rho).operator(graph, eps, density).generator(X)

@@ -1,0 +1,250 @@
+"""`Kernel`: the parts put together, and the Markov operator they make on a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ordiff import _check, _sparse
+from ordiff._check import Array
+from ordiff.geometry import intrinsic_dimension, knn_density
+from ordiff.graph import NeighborGraph
+from ordiff.kernel.bandwidth import Bandwidth
+from ordiff.kernel.metric import Metric
+from ordiff.kernel.ordering import Field, Ordering, Table, as_orderings
+from ordiff.kernel.profile import Gaussian, Profile, as_profile
+from ordiff.operator import MarkovOperator
+
+# Neighbours of the density estimate behind density="knn": few, so that it follows the fluctuations of the sampling.
+DENSITY_NEIGHBORS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """An ordered diffusion kernel: dx = (τ/κ)∇l dt + ρ dW from points and an ordering.
+
+    ordering: None (no drift), one `Ordering` or its values (m,), or a list of orderings, whose drifts add.
+    noise: ρ, a number or (m,); the diffusion is ½ρ² (½ρ²A with an anisotropy A), whatever the profile.
+    noise_right: ρ2 of the self-tuning bandwidth b = ρ1(x) ρ2(y), with ``noise`` as ρ1.
+    beta: the bandwidth is ρ(x)^{2β} ρ(y)^{2(1−β)}; not together with noise_right.
+    anisotropy: A, (m, d, d) in the tangent ``basis`` (m, n, d), or (m, n, n) in ambient coordinates without one.
+    normal_weight: the metric off the tangent space, as a multiple of 1/λ_max(A); "auto" is 1.
+    coupled: with an anisotropy, False gives the drift μ = (τ/κ)∇l, True the paper's kernel, with drift Aμ.
+    profile: "gaussian", "compact", "supergaussian", or an instance of a subclass of `Profile`.
+    dimension: the intrinsic dimension, which other profiles than the gaussian and density="knn" need; estimated by
+    local PCA when not given.
+    """
+
+    ordering: Any = None
+    noise: ArrayLike | Bandwidth = 1.0
+    noise_right: ArrayLike | None = None
+    beta: float = 1.0
+    anisotropy: ArrayLike | Metric | None = None
+    basis: ArrayLike | None = None
+    normal_weight: float | str = "auto"
+    coupled: bool = False
+    profile: str | Profile = "gaussian"
+    dimension: int | None = None
+
+    def __post_init__(self) -> None:
+        as_orderings(self.ordering)
+        as_profile(self.profile)
+        _check.number(self.beta, "beta")
+        if self.noise_right is not None and self.beta != 1.0:
+            raise ValueError("give noise_right or beta, not both: each defines the bandwidth at the far point.")
+        if self.basis is not None and self.anisotropy is None:
+            raise ValueError("basis is the frame of the anisotropy: give anisotropy too.")
+        if self.normal_weight != "auto":
+            _check.positive(self.normal_weight, "normal_weight")
+        if self.dimension is not None:
+            _check.count(self.dimension, "dimension", 1)
+
+    # ------------------------------------------------------------------------------------ parts on a graph
+
+    @property
+    def normal_factor(self) -> float:
+        """normal_weight as a number."""
+        return 1.0 if self.normal_weight == "auto" else float(self.normal_weight)
+
+    def metric_on(self, graph: NeighborGraph) -> Metric | None:
+        """The metric at the samples; None for the Euclidean one."""
+        if self.anisotropy is None or isinstance(self.anisotropy, Metric):
+            return self.anisotropy
+        X = _check.need_points(graph.X, "anisotropic diffusion")
+        return Metric.make(X, self.anisotropy, self.basis, self.normal_factor)
+
+    def bandwidth_on(self, graph: NeighborGraph) -> Bandwidth:
+        """The bandwidth at the samples."""
+        if isinstance(self.noise, Bandwidth):
+            return self.noise
+        return Bandwidth.make(graph.n_points, self.noise, self.noise_right, self.beta)
+
+    @property
+    def known_dimension(self) -> int | None:
+        """The intrinsic dimension as given, or that of the basis."""
+        if self.dimension is None and self.basis is not None:
+            return int(np.shape(self.basis)[-1])
+        return self.dimension
+
+    def dimension_on(self, graph: NeighborGraph) -> int:
+        """The intrinsic dimension: known, or estimated."""
+        return self.known_dimension or intrinsic_dimension(graph)
+
+    def undirected(self) -> Kernel:
+        """The same kernel without its orderings."""
+        return replace(self, ordering=None)
+
+    # ------------------------------------------------------------------------------------------ operator
+
+    def operator(
+        self,
+        graph: NeighborGraph,
+        eps: float,
+        density: ArrayLike | str | None = None,
+        alpha: float = 1.0,
+        weight: ArrayLike | None = None,
+    ) -> MarkovOperator:
+        """P_ij = K_ij q_j^−α w_j / Σ_n K_in q_n^−α w_n on the graph's pattern, for one time step ``eps``.
+
+        density: the sampling density q up to a factor: None (uniform), (m,), or "knn" (estimated, `knn_density`).
+        alpha: 1 removes the density from the dynamics; in general the drift gains (1 − α) ρ² ∇q/q.
+        weight: w, (m,), a further positive factor at the far point (for instance the square root of a target density).
+        """
+        eps = _check.positive(eps, "eps")
+        alpha = _check.number(alpha, "alpha")
+        q = self.density_on(graph, density)
+        log_weight = -alpha * np.log(q) if np.ptp(q) > 0 and alpha != 0 else _sparse.EMPTY
+        if weight is not None:
+            log_w = np.log(_check.node_or_scalar(weight, graph.n_points, "weight", positive=True))
+            log_weight = log_w + (log_weight if log_weight.size else 0.0)
+        data = self._rows(graph, eps, log_weight)
+        return MarkovOperator(
+            graph,
+            data,
+            eps,
+            q,
+            kernel=self,
+            twin=lambda: self.undirected().operator(graph, eps, q, alpha, weight),
+        )
+
+    def density_on(self, graph: NeighborGraph, density: ArrayLike | str | None) -> Array:
+        """The sampling density at the samples, up to a factor."""
+        if density is None:
+            return np.ones(graph.n_points)
+        if isinstance(density, str):
+            _check.option(density, "density", ("knn",))
+            return knn_density(graph, k=DENSITY_NEIGHBORS, dimension=self.dimension_on(graph))
+        return _check.node_or_scalar(density, graph.n_points, "density", positive=True)
+
+    def _rows(self, graph: NeighborGraph, eps: float, log_weight: Array) -> Array:
+        """The edge values of P, (E,), a block of rows at a time."""
+        terms = _Terms.of(self, graph, eps)
+        profile = as_profile(self.profile)
+        indptr, indices = graph._indptr, _sparse.unsigned(graph._indices)
+        out = np.empty(graph.n_edges)
+
+        def block(start: int, stop: int) -> int:
+            edges = slice(indptr[start], indptr[stop])
+            _sparse.exponents(
+                start, stop, indptr, indices, graph._sqdist, *terms.arrays, terms.edges(graph, start, stop),
+                terms.constant, terms.left, terms.right, terms.clamp, out,
+            )  # fmt: skip
+            out[edges] = profile.log_value(out[edges])
+            return int(_sparse.normalise(start, stop, indptr, indices, log_weight, out))
+
+        for failed in _sparse.over_blocks(block, indptr, threaded=terms.threaded):
+            if failed >= 0:
+                raise _check.empty_row(failed, eps)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """A kernel's parts on one graph, as the arrays that the compiled loop takes."""
+
+    arrays: tuple[Any, ...]  # eps, X, directions, stiffness, normal, tables, select, slope, field
+    functions: tuple[tuple[Array, Ordering], ...]  # (τ/κ, ordering) evaluated edge by edge
+    constant: Array
+    left: Array
+    right: Array
+    clamp: bool
+
+    @classmethod
+    def of(cls, kernel: Kernel, graph: NeighborGraph, eps: float) -> _Terms:
+        m = graph.n_points
+        orderings = as_orderings(kernel.ordering)
+        for ordering in orderings:
+            ordering.check(graph)
+        metric, bandwidth, profile = kernel.metric_on(graph), kernel.bandwidth_on(graph), as_profile(kernel.profile)
+        gaussian = isinstance(profile, Gaussian)
+        slopes = [ordering.slope_on(graph) for ordering in orderings]
+
+        tables: list[Array] = []
+        select, slope, functions = [], [], []
+        field: Array | None = None
+        if metric is not None and not kernel.coupled:
+            # uncoupled: Σ_k (τ_k/κ_k) ⟨A⁻¹∇l_k, y − x⟩
+            for s, ordering in zip(slopes, orderings, strict=True):
+                drift = s[:, None] * ordering.gradient_on(graph)
+                field = drift if field is None else field + drift
+            field = None if field is None else metric.raised(field, -1)
+        else:
+            for s, ordering in zip(slopes, orderings, strict=True):
+                if isinstance(ordering.form, Table):
+                    select.append(ordering.form.row + np.uint32(sum(map(len, tables))))
+                    tables.append(ordering.form.values)
+                    slope.append(s)
+                elif isinstance(ordering.form, Field):
+                    vectors = _check.node_vectors(
+                        ordering.form.vectors, _check.need_points(graph.X, "a vector field").shape, "V"
+                    )
+                    field = s[:, None] * vectors if field is None else field + s[:, None] * vectors
+                else:
+                    functions.append((s, ordering))
+
+        # The constant cancels in a row of a one-sided gaussian; elsewhere it completes the square.
+        constant: Any = _sparse.EMPTY
+        if gaussian and bandwidth.right is not None and orderings:
+            constant = eps * sum(ordering.speed_on(graph) ** 2 for ordering in orderings)
+        elif not gaussian and orderings:
+            constant = eps * sum(
+                _squared_drift(metric, kernel.coupled, s[:, None] * ordering.gradient_on(graph))
+                for s, ordering in zip(slopes, orderings, strict=True)
+            )
+        sigma2 = 1.0 if gaussian else profile.second_moment(kernel.dimension_on(graph))
+        needs_X = metric is not None or field is not None
+        arrays = (
+            eps,
+            _check.need_points(graph._X, "a vector field or anisotropy") if needs_X else np.empty((0, 0)),
+            np.empty((0, 0, 0)) if metric is None else metric.directions,
+            np.empty((0, 0)) if metric is None else metric.stiffness(),
+            _sparse.EMPTY if metric is None else metric.normal,
+            np.concatenate(tables) if tables else np.empty((0, m)),
+            np.array(select) if select else np.empty((0, m), np.uint32),
+            np.array(slope) if slope else np.empty((0, m)),
+            np.empty((0, 0)) if field is None else np.ascontiguousarray(field),
+        )
+        right = _sparse.EMPTY if bandwidth.right is None else bandwidth.right
+        return cls(arrays, tuple(functions), constant, bandwidth.left / sigma2, right, not gaussian)
+
+    @property
+    def threaded(self) -> bool:
+        """A user's function is called from one thread only."""
+        return all(ordering.form.pure for _, ordering in self.functions)  # type: ignore[union-attr]
+
+    def edges(self, graph: NeighborGraph, start: int, stop: int) -> Array:
+        """Σ_k (τ_k/κ_k)(i) l_k(i, j) of the orderings by function, for the edges of these rows."""
+        if not self.functions:
+            return _sparse.EMPTY
+        i = graph.sources(start, stop)
+        j = graph.indices[graph.indptr[start] : graph.indptr[stop]].astype(np.intp)
+        return sum(s[i] * ordering.differences(graph, i, j) for s, ordering in self.functions)  # type: ignore[return-value]
+
+
+def _squared_drift(metric: Metric | None, coupled: bool, drift: Array) -> Array:
+    """|μ|² in the metric in which the kernel completes the square: ⟨μ, A⁻¹μ⟩, or ⟨μ, Aμ⟩ when coupled."""
+    other = drift if metric is None else metric.raised(drift, 1 if coupled else -1)
+    return np.einsum("mi,mi->m", drift, other)

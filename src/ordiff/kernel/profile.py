@@ -1,0 +1,87 @@
+"""Profiles: the radial function h of K = h(u), and how much diffusion it makes.
+
+A profile is one small class with the logarithm of h. To add one, subclass `Profile`, write `log_value`, and pass an
+instance as ``Kernel(profile=...)``; give it a name in `PROFILES` to make the name work too. `noise` means the same
+for each of them: the kernel divides u by the second-moment factor σ_h².
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, lgamma
+
+import numpy as np
+
+from ordiff import _check
+from ordiff._check import Array
+
+
+class Profile:
+    """A radial function h(u), u = |y − x|²/(ε b) ≥ 0, decreasing to 0."""
+
+    def log_value(self, u: Array) -> Array:
+        """log h(u), elementwise; −inf where h is 0. ``u`` is scratch: it may be changed in place."""
+        raise NotImplementedError("a profile defines log_value(u)")
+
+    def second_moment(self, dimension: int) -> float:
+        """σ_h² = (1/d) ∫ r^{d+1} h(r²) dr / ∫ r^{d−1} h(r²) dr, by quadrature unless a profile knows it."""
+        from scipy.integrate import quad
+
+        def moment(power: int) -> float:
+            return float(quad(lambda r: r**power * np.exp(self.log_value(np.array([r * r]))[0]), 0, np.inf)[0])
+
+        lower = moment(dimension - 1)
+        upper = moment(dimension + 1)
+        if not (0 < lower < np.inf and 0 < upper < np.inf):
+            raise ValueError(f"{self!r} has no finite second moment in dimension {dimension}: it must decay faster.")
+        return upper / lower / dimension
+
+
+@dataclass(frozen=True)
+class Gaussian(Profile):
+    """h(u) = exp(−u/2), σ_h² = 1."""
+
+    def log_value(self, u: Array) -> Array:
+        u *= -0.5
+        return u
+
+    def second_moment(self, dimension: int) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Compact(Profile):
+    """h(u) = (1 − u)₊^p, zero beyond u = 1; σ_h² = 1/(d + 2p + 2)."""
+
+    power: float = 3.0
+
+    def __post_init__(self) -> None:
+        _check.positive(self.power, "power")
+
+    def log_value(self, u: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            return self.power * np.log(np.maximum(1.0 - u, 0.0))
+
+    def second_moment(self, dimension: int) -> float:
+        return 1.0 / (dimension + 2 * self.power + 2)
+
+
+@dataclass(frozen=True)
+class SuperGaussian(Profile):
+    """h(u) = exp(−u²), flatter inside and steeper outside; σ_h² = Γ((d+2)/4) / (d Γ(d/4))."""
+
+    def log_value(self, u: Array) -> Array:
+        return -(u * u)
+
+    def second_moment(self, dimension: int) -> float:
+        return exp(lgamma((dimension + 2) / 4) - lgamma(dimension / 4)) / dimension
+
+
+PROFILES: dict[str, Profile] = {"gaussian": Gaussian(), "compact": Compact(), "supergaussian": SuperGaussian()}
+
+
+def as_profile(profile: str | Profile) -> Profile:
+    """A profile by its name, or as it is."""
+    if isinstance(profile, Profile):
+        return profile
+    return PROFILES[_check.option(profile, "profile", tuple(PROFILES))]

@@ -1,0 +1,212 @@
+"""Operators: one step of a Markov chain on the samples, its generator, and a small algebra of them.
+
+    MarkovOperator    one sparse row-stochastic matrix P
+    Product           several in a row, applied one after the other (splitting)
+    Extrapolation     2 L_ε − L_2ε: a generator of second order, not a chain
+
+All have ``generator`` and ``adjoint``; the first two also step functions back and masses forward. Functions are
+(m,) or (m, c). P moves functions (backward), Pᵀ moves probability mass (forward); a density is q times a mass.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from ordiff import _check, _sparse
+from ordiff._check import Array
+from ordiff.graph import NeighborGraph
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
+
+
+class Generator(ABC):
+    """The generator L of a diffusion on the samples of a graph, and its adjoint on densities."""
+
+    graph: NeighborGraph
+    eps: float
+    density: Array
+    kernel: Any
+
+    @abstractmethod
+    def generator(self, f: ArrayLike) -> Array:
+        """L f."""
+
+    @abstractmethod
+    def _transposed(self, g: Array) -> Array:
+        """Lᵀ g."""
+
+    @abstractmethod
+    def undirected(self) -> Generator:
+        """The same operator without its orderings: diffusion, density and bandwidth terms only."""
+
+    def adjoint(self, f: ArrayLike) -> Array:
+        """L* f = q Lᵀ (f/q), on density values f. For uniform sampling it is Lᵀ f."""
+        f = _check.functions(f, self.graph.n_points)
+        q = self.density if f.ndim == 1 else self.density[:, None]
+        return q * self._transposed(f / q)
+
+
+class Chain(Generator):
+    """A generator that comes from a Markov chain: L = (P − I)/ε."""
+
+    @abstractmethod
+    def _increment(self, f: Array) -> Array:
+        """(P − I) f, exactly 0 for constants."""
+
+    @abstractmethod
+    def _pull(self, f: Array) -> Array:
+        """P f."""
+
+    @abstractmethod
+    def _push(self, mass: Array) -> Array:
+        """Pᵀ mass."""
+
+    def generator(self, f: ArrayLike) -> Array:
+        """L f = (P f − f)/ε."""
+        return self._increment(_check.functions(f, self.graph.n_points)) / self.eps
+
+    def _transposed(self, g: Array) -> Array:
+        return (self._push(g) - g) / self.eps
+
+    def backward(self, f: ArrayLike, steps: int = 1) -> Array:
+        """P^steps f: the expectation of f after ``steps`` steps of length ε, from every sample."""
+        f = _check.functions(f, self.graph.n_points).copy()
+        for _ in range(_check.count(steps, "steps", 0)):
+            f = self._pull(f)
+        return f
+
+    def forward(self, mass: ArrayLike, steps: int = 1) -> Array:
+        """(Pᵀ)^steps mass: where a probability mass on the samples is after ``steps`` steps."""
+        mass = _check.functions(mass, self.graph.n_points, "mass").copy()
+        for _ in range(_check.count(steps, "steps", 0)):
+            mass = self._push(mass)
+        return mass
+
+    def __matmul__(self, f: ArrayLike) -> Array:
+        return self._pull(_check.functions(f, self.graph.n_points))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.graph.n_points, self.graph.n_points
+
+
+class MarkovOperator(Chain):
+    """One sparse row-stochastic matrix on a neighbour graph, as `Kernel.operator` makes it."""
+
+    def __init__(
+        self,
+        graph: NeighborGraph,
+        data: Array,
+        eps: float,
+        density: Array,
+        *,
+        kernel: Any = None,
+        twin: Callable[[], Generator] | None = None,
+    ) -> None:
+        self.graph, self._data, self.eps, self.kernel, self._twin = graph, data, eps, kernel, twin
+        self.density = density.copy()
+        self.density.flags.writeable = False
+
+    @property
+    def matrix(self) -> sp.csr_array:
+        """P as a SciPy matrix. It shares its memory with the operator and the graph, and is read-only."""
+        data = self._data.view()
+        data.flags.writeable = False
+        return self.graph.matrix(data)
+
+    def undirected(self) -> Generator:
+        if self._twin is None:
+            raise ValueError("this operator was not built by a kernel, so its driftless twin is unknown.")
+        return self._twin()
+
+    def _run(self, loop: Callable[..., None], f: Array) -> Array:
+        out = np.empty_like(f)
+        graph = self.graph
+        _sparse.over_rows(loop, graph._indptr, _sparse.unsigned(graph._indices), self._data, f, out)
+        return out
+
+    def _pull(self, f: Array) -> Array:
+        return self._run(_sparse.pull if f.ndim == 1 else _sparse.pull_many, f)
+
+    def _increment(self, f: Array) -> Array:
+        return self._run(_sparse.pull_difference, f.reshape(len(f), -1)).reshape(f.shape)
+
+    def _push(self, mass: Array) -> Array:
+        return _sparse.push(self.graph._indptr, self.graph._indices, self._data, mass)
+
+    def __repr__(self) -> str:
+        return f"MarkovOperator({self.graph.n_points} points, {self.graph.n_edges} edges, eps={self.eps:g})"
+
+
+class Product(Chain):
+    """P = P_1 P_2 … P_r, applied factor by factor; the product is never formed."""
+
+    def __init__(
+        self, factors: tuple[MarkovOperator, ...], eps: float, *, kernel: Any = None, twin: Callable[[], Generator]
+    ) -> None:
+        self.factors, self.eps, self.kernel, self._twin = factors, eps, kernel, twin
+        self.graph, self.density = factors[0].graph, factors[0].density
+
+    @property
+    def matrix(self) -> LinearOperator:
+        """P as a SciPy linear operator; its product with a vector is one sparse product per factor."""
+        from scipy.sparse.linalg import LinearOperator
+
+        return LinearOperator(
+            self.shape, matvec=self._pull, rmatvec=self._push, matmat=self._pull, rmatmat=self._push, dtype=np.float64
+        )
+
+    def undirected(self) -> Generator:
+        return self._twin()
+
+    def _pull(self, f: Array) -> Array:
+        for factor in reversed(self.factors):
+            f = factor._pull(f)
+        return f
+
+    def _push(self, mass: Array) -> Array:
+        for factor in self.factors:
+            mass = factor._push(mass)
+        return mass
+
+    def _increment(self, f: Array) -> Array:
+        # P_1 P_2 − I = (P_1 − I) P_2 + (P_2 − I)
+        total = np.zeros_like(f)
+        for factor in reversed(self.factors):
+            step = factor._increment(f)
+            f = f + step
+            total += step
+        return total
+
+    def __repr__(self) -> str:
+        return f"Product({len(self.factors)} factors, {self.graph.n_points} points, eps={self.eps:g})"
+
+
+class Extrapolation(Generator):
+    """2 L_ε − L_2ε, of error O(ε²). It is a generator, not a Markov matrix: it has no steps."""
+
+    def __init__(self, fine: Chain, coarse: Chain) -> None:
+        self.fine, self.coarse = fine, coarse
+        self.graph, self.eps, self.density, self.kernel = fine.graph, fine.eps, fine.density, fine.kernel
+
+    def generator(self, f: ArrayLike) -> Array:
+        return 2.0 * self.fine.generator(f) - self.coarse.generator(f)
+
+    def _transposed(self, g: Array) -> Array:
+        return 2.0 * self.fine._transposed(g) - self.coarse._transposed(g)
+
+    def undirected(self) -> Generator:
+        fine, coarse = self.fine.undirected(), self.coarse.undirected()
+        assert isinstance(fine, Chain)
+        assert isinstance(coarse, Chain)
+        return Extrapolation(fine, coarse)
+
+    def __repr__(self) -> str:
+        return f"Extrapolation({self.fine!r}, {self.coarse!r})"
