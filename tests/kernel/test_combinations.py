@@ -1,0 +1,71 @@
+"""Every combination of the parts: against a naive dense evaluation, and the properties that all must have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from reference import COMBINATIONS, Surface, make_kernel, naive_operator
+from scipy.spatial.transform import Rotation
+
+import ordiff as od
+
+EPS, ALPHA = 0.4, 0.7
+
+
+@pytest.fixture(scope="module")
+def surface():
+    return Surface()
+
+
+@pytest.fixture(scope="module")
+def graph(surface):
+    return od.NeighborGraph.build(surface.X, k=surface.m - 1)
+
+
+@pytest.mark.parametrize("parts", COMBINATIONS, ids="-".join)
+def test_every_combination(surface, graph, parts):
+    op = make_kernel(surface, *parts).operator(graph, EPS, density=surface.q, alpha=ALPHA)
+    P = op.matrix.toarray()
+    np.testing.assert_allclose(P, naive_operator(surface, *parts, EPS, ALPHA), rtol=1e-9, atol=1e-12)
+    assert abs(P.sum(axis=1) - 1).max() < 1e-12
+    assert (P >= 0).all()
+    assert (op.generator(np.full(surface.m, 7.0)) == 0).all()
+
+    # a second ordering that does not move changes nothing
+    still = od.Ordering(np.cos(surface.l), speed=0.0, gradient=surface.gradients[2])
+    other = make_kernel(surface, *parts, extra=[still]).operator(graph, EPS, density=surface.q, alpha=ALPHA)
+    np.testing.assert_allclose(other.matrix.toarray(), P, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("parts", COMBINATIONS[::7], ids="-".join)
+def test_permutation_and_rigid_motion(surface, graph, parts, rng):
+    order = rng.permutation(surface.m)
+    moved = surface.moved(Rotation.from_rotvec([0.3, -1.1, 0.7]).as_matrix(), np.array([3.0, -2.0, 1.0]), order)
+    P = make_kernel(surface, *parts).operator(graph, EPS, density=surface.q).matrix.toarray()
+    other_graph = od.NeighborGraph.build(moved.X, k=surface.m - 1)
+    Q = make_kernel(moved, *parts).operator(other_graph, EPS, density=moved.q).matrix.toarray()
+    np.testing.assert_allclose(Q, P[np.ix_(order, order)], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("parts", COMBINATIONS[::11], ids="-".join)
+def test_a_sparse_graph_gives_the_dense_kernel_restricted(surface, parts):
+    graph = od.NeighborGraph.build(surface.X, k=12)
+    sparse = make_kernel(surface, *parts).operator(graph, EPS, density=surface.q, alpha=ALPHA).matrix.toarray()
+    dense = naive_operator(surface, *parts, EPS, ALPHA)
+    kept = np.zeros_like(dense)
+    kept[graph.sources(), graph.indices] = 1.0
+    dense *= kept
+    np.testing.assert_allclose(sparse, dense / dense.sum(axis=1, keepdims=True), rtol=1e-9, atol=1e-12)
+
+
+def test_the_build_does_not_depend_on_blocks_or_threads(surface, monkeypatch):
+    from ordiff import _sparse
+
+    graph = od.NeighborGraph.build(surface.X, k=20)
+    kernel = make_kernel(surface, "several", "tangent", "beta", "gaussian")
+    whole = kernel.operator(graph, EPS).matrix.data.copy()
+    monkeypatch.setattr(_sparse, "_BLOCK", 50)
+    monkeypatch.setattr(_sparse, "_EDGES_PER_THREAD", 100)
+    monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 3)
+    assert _sparse.n_threads(graph.n_edges) == 3
+    np.testing.assert_array_equal(kernel.operator(graph, EPS).matrix.data, whole)

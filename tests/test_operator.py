@@ -1,0 +1,272 @@
+"""Operators: the torus of the paper, the algebra, and inputs that strain them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import Surface, make_kernel
+
+import ordiff as od
+
+
+def rms(x):
+    return float(np.sqrt(np.mean(np.square(x))))
+
+
+# --------------------------------------------------------------------------------------------- torus, 100 × 100
+
+
+@pytest.fixture(scope="module")
+def isotropic():
+    return od.datasets.torus(100)
+
+
+@pytest.fixture(scope="module")
+def anisotropic():
+    return od.datasets.torus(100, anisotropic=True)
+
+
+@pytest.fixture(scope="module")
+def graph(isotropic):
+    return od.NeighborGraph.build(isotropic.X, radius=0.6)
+
+
+@pytest.fixture(scope="module")
+def wide_graph(isotropic):
+    return od.NeighborGraph.build(isotropic.X, radius=1.1)
+
+
+def torus_errors(op, problem):
+    f = problem.test_function
+    return rms(op.generator(f) - problem.generator), rms(op.adjoint(f) - problem.adjoint)
+
+
+def assert_within(errors, bounds):
+    assert errors[0] <= bounds[0], errors
+    assert errors[1] <= bounds[1], errors
+
+
+def test_torus_isotropic(isotropic, graph):
+    kernel = od.Kernel(od.Ordering.local(isotropic.ordering), noise=isotropic.noise)
+    assert_within(torus_errors(kernel.operator(graph, 0.0013), isotropic), (0.00788 + 5e-6, 0.01035 + 5e-6))
+    assert_within(torus_errors(od.richardson(kernel, graph, 0.002), isotropic), (0.0001, 0.0003))
+
+
+def test_torus_direct_anisotropic(anisotropic, wide_graph):
+    kernel = od.Kernel(
+        od.Ordering.field(anisotropic.drift), noise=anisotropic.noise, anisotropy=anisotropic.anisotropy,
+        basis=anisotropic.jacobian,
+    )  # fmt: skip
+    assert_within(torus_errors(kernel.operator(wide_graph, 0.0021), anisotropic), (0.01055, 0.01425))
+    assert_within(torus_errors(od.richardson(kernel, wide_graph, 0.003), anisotropic), (0.0003, 0.0008))
+
+
+@pytest.mark.parametrize(
+    ("normal_weight", "plain", "extrapolated"),
+    [("auto", (0.045, 0.048), (0.0027, 0.0030)), (0.01, (0.031, 0.0355), (0.0027, 0.0029))],
+)
+def test_torus_strang(anisotropic, wide_graph, normal_weight, plain, extrapolated):
+    kernel = od.Kernel(
+        od.Ordering.local(anisotropic.ordering), noise=anisotropic.noise, anisotropy=anisotropic.anisotropy,
+        basis=anisotropic.jacobian, normal_weight=normal_weight,
+    )  # fmt: skip
+    assert_within(torus_errors(od.strang(kernel, wide_graph, 0.0063), anisotropic), plain)
+    better = od.richardson(kernel, wide_graph, 0.01, scheme=od.strang)
+    assert_within(torus_errors(better, anisotropic), extrapolated)
+
+
+def test_torus_estimated_gradient_gives_the_direct_kernel_of_a_sampled_ordering(anisotropic, graph):
+    """Without a field, the direct kernel estimates ∇l by local PCA; on this grid that costs accuracy, not sense."""
+    kernel = od.Kernel(
+        od.Ordering.local(anisotropic.ordering), noise=anisotropic.noise, anisotropy=anisotropic.anisotropy,
+        basis=anisotropic.jacobian,
+    )  # fmt: skip
+    assert_within(torus_errors(kernel.operator(graph, 0.0021), anisotropic), (0.03, 0.03))
+
+
+# ----------------------------------------------------------------------------------------------------- algebra
+
+
+@pytest.fixture(scope="module")
+def surface():
+    return Surface(m=60)
+
+
+@pytest.fixture(scope="module")
+def chains(surface):
+    graph = od.NeighborGraph.build(surface.X, k=25)
+    kernel = make_kernel(surface, "several", "tangent", "one-sided", "gaussian")
+    return {
+        "operator": kernel.operator(graph, 0.4, density=surface.q),
+        "strang": od.strang(kernel, graph, 0.4, density=surface.q),
+    }
+
+
+@pytest.mark.parametrize("name", ["operator", "strang"])
+def test_steps_match_the_dense_matrix(chains, name, rng):
+    op = chains[name]
+    P = np.linalg.multi_dot([f.matrix.toarray() for f in op.factors]) if name == "strang" else op.matrix.toarray()
+    f, many = rng.normal(size=60), rng.normal(size=(60, 4))
+    q = op.density
+    for g in (f, many):
+        column = q if g.ndim == 1 else q[:, None]
+        np.testing.assert_allclose(op @ g, P @ g, atol=1e-13)
+        np.testing.assert_allclose(op.matrix @ g, P @ g, atol=1e-13)
+        np.testing.assert_allclose(op.backward(g, 3), P @ P @ P @ g, atol=1e-13)
+        np.testing.assert_allclose(op.forward(g, 3), P.T @ P.T @ P.T @ g, atol=1e-13)
+        np.testing.assert_allclose(op.generator(g), (P @ g - g) / 0.4, atol=1e-12)
+        np.testing.assert_allclose(op.adjoint(g), column * (P.T @ (g / column) - g / column) / 0.4, atol=1e-12)
+        np.testing.assert_array_equal(op.backward(g, 0), g)
+    assert op.shape == P.shape
+
+
+def test_the_adjoint_is_the_adjoint(chains, rng):
+    """⟨L f, g⟩ = ⟨f, L* g⟩ in the inner product Σ f g / q, which samples of density q make of an integral."""
+    for op in [*chains.values(), od.richardson(chains["operator"].kernel, chains["operator"].graph, 0.2)]:
+        f, g = rng.normal(size=(2, 60))
+        q = op.density
+        assert (op.generator(f) * g / q).sum() == pytest.approx((f * op.adjoint(g) / q).sum(), rel=1e-10)
+
+
+def test_mass_is_conserved(chains, rng):
+    mass = rng.dirichlet(np.ones(60))
+    for op in chains.values():
+        assert op.forward(mass, 20).sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_the_undirected_twin_drops_the_orderings_only(surface):
+    graph = od.NeighborGraph.build(surface.X, k=25)
+    kernel = make_kernel(surface, "several", "tangent", "beta", "gaussian")
+    still = make_kernel(surface, "none", "tangent", "beta", "gaussian")
+    f = surface.l
+    options = {"density": surface.q, "alpha": 0.4}
+    for build in (lambda k: k.operator(graph, 0.4, **options), lambda k: od.strang(k, graph, 0.4, **options),
+                  lambda k: od.richardson(k, graph, 0.4, **options)):  # fmt: skip
+        np.testing.assert_allclose(build(kernel).undirected().generator(f), build(still).generator(f), atol=1e-12)
+
+
+def test_many_threads_and_functions_agree_with_scipy(rng, monkeypatch):
+    from ordiff import _sparse
+
+    monkeypatch.setattr(_sparse, "_EDGES_PER_THREAD", 1000)
+    monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 4)
+    X = rng.normal(size=(2000, 2))
+    op = od.Kernel(X[:, 0], noise=0.7).operator(od.NeighborGraph.build(X, k=15), 0.1)
+    f, many = rng.normal(size=2000), rng.normal(size=(2000, 3))
+    np.testing.assert_allclose(op @ f, op.matrix @ f, atol=1e-13)
+    np.testing.assert_allclose(op.forward(f), op.matrix.T @ f, atol=1e-13)
+    np.testing.assert_allclose(op.forward(many), op.matrix.T @ many, atol=1e-13)
+    np.testing.assert_array_equal(op.forward(many), op.forward(many))
+
+
+def test_nothing_that_is_shared_can_be_changed(chains):
+    op = chains["operator"]
+    for array in (op.matrix.data, op.matrix.indices, op.density, op.graph.X, op.graph.sqdist):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+def test_inputs_are_not_kept_or_changed(rng):
+    X, l, q = rng.normal(size=(50, 2)), rng.normal(size=50), np.ones(50)
+    graph, ordering = od.NeighborGraph.build(X, k=10), od.Ordering(l)
+    before = od.Kernel(ordering).operator(graph, 0.1, density=q).matrix.toarray()
+    q[:] = 2.0  # still writable
+    X[:], l[:] = 0.0, 0.0
+    np.testing.assert_array_equal(od.Kernel(ordering).operator(graph, 0.1).matrix.toarray(), before)
+
+
+# -------------------------------------------------------------------------------------------- inputs that strain
+
+
+def assert_stochastic(op):
+    data = op.matrix.data
+    assert np.isfinite(data).all()
+    assert (data >= 0).all()
+    assert abs(op.matrix.sum(axis=1) - 1).max() < 1e-12
+
+
+@pytest.mark.parametrize("eps", [1e-12, 1e-3, 1e3])
+@pytest.mark.parametrize("span", [1.0, 1e6])
+def test_extreme_steps_and_orderings(eps, span, rng):
+    X = rng.normal(size=(300, 3))
+    graph = od.NeighborGraph.build(X, k=20)
+    for kernel in (
+        od.Kernel(od.Ordering(span * X[:, 0])),
+        od.Kernel(od.Ordering(span * X[:, 0]), noise=0.1, noise_right=rng.uniform(1, 2, 300)),
+        od.Kernel(od.Ordering(span * X[:, 0]), anisotropy=np.tile(np.diag([1.0, 2.0, 3.0]), (300, 1, 1))),
+    ):
+        assert_stochastic(kernel.operator(graph, eps))
+    for profile in ("compact", "supergaussian"):
+        try:
+            assert_stochastic(od.Kernel(od.Ordering(span * X[:, 0]), profile=profile).operator(graph, eps))
+        except od.ResolutionError as error:
+            assert "row " in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("profile", ["gaussian", "compact", "supergaussian"])
+def test_coincident_points_and_a_far_outlier(profile, rng):
+    X = np.concatenate([rng.normal(size=(200, 2)), np.zeros((12, 2)), [[1e8, 0.0]]])
+    graph = od.NeighborGraph.build(X, k=10)
+    assert (graph.indices[graph.sources() == graph.indices] == np.arange(213)).all()
+    op = od.Kernel(od.Ordering(X[:, 1]), profile=profile, dimension=2).operator(graph, 0.1)
+    assert_stochastic(op)
+    # the outlier reaches nobody and stays
+    assert op.matrix[[212], [212]] == pytest.approx(1.0)
+
+
+def test_coincident_points_have_no_density():
+    X = np.concatenate([np.zeros((20, 2)), np.ones((20, 2)) * np.arange(20)[:, None]])
+    with pytest.raises(od.GraphError, match=r"sample 0 coincides with its 8 nearest.*larger k"):
+        od.Kernel(dimension=2).operator(od.NeighborGraph.build(X, k=15), 0.1, density="knn")
+
+
+def test_a_row_that_overflows_is_named(rng):
+    X = rng.normal(size=(30, 1))
+    l = X[:, 0].copy()
+    l[7] = 1e308
+    with pytest.raises(od.ResolutionError, match=r"row \d+ of the kernel has no finite mass at eps = 0.1"):
+        od.Kernel(od.Ordering(l, speed=1e10)).operator(od.NeighborGraph.build(X, k=10), 0.1)
+
+
+@given(
+    log_eps=st.floats(-8, 2), log_noise=st.floats(-2, 2), log_speed=st.floats(-3, 3), alpha=st.floats(-1, 2),
+    beta=st.floats(-1, 2), seed=st.integers(0, 100),
+)  # fmt: skip
+def test_any_kernel_is_stochastic(log_eps, log_noise, log_speed, alpha, beta, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(80, 3))
+    noise = 10**log_noise * rng.uniform(0.5, 2, 80)
+    kernel = od.Kernel(od.Ordering(X[:, 0] ** 2, speed=10**log_speed), noise=noise, beta=beta)
+    op = kernel.operator(od.NeighborGraph.build(X, k=15), 10**log_eps, density=rng.uniform(0.1, 5, 80), alpha=alpha)
+    assert_stochastic(op)
+    assert (op.generator(np.ones((80, 2))) == 0).all()
+
+
+# ---------------------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda k, g: k.operator(g, 0.0), "eps must be one positive number; got 0.0"),
+        (lambda k, g: k.operator(g, np.nan), "eps must be one positive number"),
+        (lambda k, g: k.operator(g, 0.1, density=np.zeros(60)), "density must be positive; it is 0 at index 0"),
+        (
+            lambda k, g: k.operator(g, 0.1, density=np.ones(59)),
+            r"density must have one value per sample, shape \(60,\)",
+        ),
+        (lambda k, g: k.operator(g, 0.1, density="kde"), "density must be one of 'knn'"),
+        (lambda k, g: k.operator(g, 0.1).generator(np.ones(59)), r"f must have shape \(60,\)"),
+        (lambda k, g: k.operator(g, 0.1) @ np.full(60, np.nan), "f has 60 value.s. that are NaN.*index 0"),
+        (lambda k, g: k.operator(g, 0.1).forward(np.ones(60), -1), "steps must be at least 0"),
+        (lambda k, g: k.operator(g, 0.1).forward(np.ones(60), 1.5), "steps must be a whole number"),
+        (lambda k, g: od.strang(k, g, 0.1), "give anisotropy"),
+        (lambda k, g: od.strang(k, g, 0.1, split=1.0), "split must be below 1"),
+    ],
+)
+def test_errors(surface, call, message):
+    graph = od.NeighborGraph.build(surface.X, k=10)
+    with pytest.raises(ValueError, match=message):
+        call(od.Kernel(surface.l), graph)
