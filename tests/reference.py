@@ -128,10 +128,7 @@ def naive_operator(s, ordering, metric, bandwidth, profile, eps, alpha):
         B = B + weight / np.linalg.eigvalsh(A_amb)[-1] * (np.eye(3) - projector)
         for j in range(m):
             z = s.X[j] - s.X[i]
-            if metric == "euclidean":
-                square = z @ z
-            else:
-                square = z @ B @ z
+            square = z @ z if metric == "euclidean" else z @ B @ z
             order = constant = 0.0
             for delta, tau, kappa, gradient in terms:
                 slope = tau[i] / kappa[i]

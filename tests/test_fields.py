@@ -85,8 +85,9 @@ def test_covariance_velocity_of_an_anisotropic_strang_operator():
     p = od.datasets.torus(60, anisotropic=True)
     graph = od.NeighborGraph.build(p.X, radius=1.2)
     kernel = od.Kernel(od.Ordering.local(p.ordering), noise=p.noise, anisotropy=p.anisotropy, basis=p.jacobian)
-    for op in (od.strang(kernel, graph, 0.02), od.richardson(kernel, graph, 0.02, scheme=od.strang)):
-        assert rms(od.velocity(op, "covariance") - p.drift) < 0.02 * rms(p.drift)
+    plain, extrapolated = od.strang(kernel, graph, 0.02), od.richardson(kernel, graph, 0.02, scheme=od.strang)
+    assert rms(od.velocity(plain, "covariance") - p.drift) < 0.03 * rms(p.drift)
+    assert rms(od.velocity(extrapolated, "covariance") - p.drift) < 0.005 * rms(p.drift)
 
 
 def test_local_moments_read_back_what_was_asked():
@@ -136,5 +137,5 @@ def test_a_graph_of_distances_has_no_velocity(rng):
     X = rng.normal(size=(50, 2))
     D = np.linalg.norm(X[:, None] - X[None], axis=2)
     op = od.Kernel(X[:, 0]).operator(od.NeighborGraph.from_distances(D), 0.1)
-    with pytest.raises(od.GraphError, match="pass X to NeighborGraph.from_distances"):
+    with pytest.raises(od.GraphError, match=r"pass X to NeighborGraph\.from_distances"):
         od.velocity(op)

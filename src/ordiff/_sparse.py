@@ -121,6 +121,15 @@ def nearest(start, stop, indptr, indices, sqdist, k, neighbors, distances):  # t
                 taken += 1
 
 
+@_jit
+def gaussian(start, stop, indptr, indices, sqdist, left, right, out):  # type: ignore[no-untyped-def]
+    """out_ij = exp(−|x_j − x_i|²/(2 left_i right_j))."""
+    for i in range(start, stop):
+        scale = -0.5 / left[i]
+        for e in range(indptr[i], indptr[i + 1]):
+            out[e] = np.exp(scale * sqdist[e] / right[indices[e]])
+
+
 # ------------------------------------------------------------------------------------------ operators
 
 

@@ -24,7 +24,7 @@ from ordiff._check import Array
 from ordiff.geometry import TangentSpaces, tangent_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.compose import Kernel
-from ordiff.operator import Generator
+from ordiff.operator import Extrapolation, Generator
 
 KINDS = ("displacement", "symmetric", "projected", "covariance", "intrinsic")
 
@@ -75,7 +75,9 @@ def _intrinsic(op: Generator, X: Array, jacobian: ArrayLike | None, coordinates:
 
 
 def _covariance(op: Generator, J: Array) -> Array:
-    """ρ²A C⁻¹ (m − m_sym) on the tangent space."""
+    """ρ²A C⁻¹ (m − m_sym) on the tangent space; extrapolated as a whole, since it is not linear in L."""
+    if isinstance(op, Extrapolation):
+        return 2.0 * _covariance(op.fine, J) - _covariance(op.coarse, J)
     one, other = local_moments(op), local_moments(op.undirected())
     rates = [
         2 * moments.diffusion - op.eps * moments.drift[:, :, None] * moments.drift[:, None, :]

@@ -11,7 +11,7 @@ from math import lgamma, log, pi
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check
+from ordiff import _check, _sparse
 from ordiff._check import Array
 from ordiff.graph import NeighborGraph
 
@@ -101,6 +101,32 @@ def knn_density(graph: NeighborGraph, k: int = 16, dimension: int | None = None)
     """
     k = _check.count(k, "k", 2)
     d = intrinsic_dimension(graph) if dimension is None else _check.count(dimension, "dimension", 1)
+    radius = _positive_radius(graph, k)
+    log_ball = 0.5 * d * log(pi) - lgamma(0.5 * d + 1)
+    return np.exp(np.log((k - 1) / (graph.n_points - 1)) - log_ball - d * np.log(radius))
+
+
+def balanced_density(graph: NeighborGraph, k: int = 16, dimension: int | None = None, iterations: int = 20) -> Array:
+    """Sampling density from quadrature weights: w > 0 with which sums over the samples are integrals, q = 1/(m w).
+
+    With K_ij = exp(−|x_j − x_i|²/(2c s_i s_j)), c = 0.4 and s the radius r_k smoothed over 35 neighbours, w solves
+    Σ_j K_ij w_j = (2πc)^{d/2} s_i^d at every sample, by w ← w (Kw/target)^−1.6 repeated a few times. It follows the
+    fluctuations of the sampling closely, which makes it the most accurate for operators on random samples. At an edge
+    of the data it counts the missing side to the samples at the edge.
+    """
+    d = intrinsic_dimension(graph) if dimension is None else _check.count(dimension, "dimension", 1)
+    iterations = _check.count(iterations, "iterations", 1)
+    s = smooth(graph, _positive_radius(graph, k), k=tangent_neighbors(graph, most=35))
+    c = 0.4
+    K = gaussian_weights(graph, c * s, s)
+    target = (2 * pi * c) ** (d / 2) * s**d
+    w = target / over_neighbors(graph, K, np.ones(graph.n_points))
+    for _ in range(iterations - 1):
+        w *= (over_neighbors(graph, K, w) / target) ** -1.6
+    return 1.0 / (graph.n_points * w)
+
+
+def _positive_radius(graph: NeighborGraph, k: int) -> Array:
     radius = length_scale(graph, k)
     if not (radius > 0).all():
         at = int(np.argmin(radius))
@@ -108,8 +134,7 @@ def knn_density(graph: NeighborGraph, k: int = 16, dimension: int | None = None)
             f"sample {at} coincides with its {k} nearest neighbours, so its density is infinite: "
             "remove duplicate samples or use a larger k."
         )
-    log_ball = 0.5 * d * log(pi) - lgamma(0.5 * d + 1)
-    return np.exp(np.log((k - 1) / (graph.n_points - 1)) - log_ball - d * np.log(radius))
+    return radius
 
 
 def length_scale(graph: NeighborGraph, k: int = 16, kind: str = "radius") -> Array:
@@ -125,7 +150,23 @@ def length_scale(graph: NeighborGraph, k: int = 16, kind: str = "radius") -> Arr
 def smooth(graph: NeighborGraph, f: ArrayLike, k: int = 35) -> Array:
     """f̄_i = Σ_j w_ij f_j / Σ_j w_ij with w_ij = exp(−|x_j − x_i|²/(2 r_k(i)²)), over the neighbours in the graph."""
     f = _check.functions(f, graph.n_points)
-    scale = np.maximum(length_scale(graph, k), np.finfo(float).tiny)
-    weights = graph.matrix(np.exp(-0.5 * graph.sqdist / scale[graph.sources()] ** 2))
-    total = weights.sum(axis=1)
-    return (weights @ f) / (total if f.ndim == 1 else total[:, None])
+    scale = np.maximum(length_scale(graph, k), np.sqrt(np.finfo(float).tiny))
+    weights = gaussian_weights(graph, scale**2, np.ones(graph.n_points))
+    total = over_neighbors(graph, weights, np.ones(graph.n_points))
+    return over_neighbors(graph, weights, f) / (total if f.ndim == 1 else total[:, None])
+
+
+def gaussian_weights(graph: NeighborGraph, left: Array, right: Array) -> Array:
+    """exp(−|x_j − x_i|²/(2 left_i right_j)) on the edges, (E,)."""
+    out = np.empty(graph.n_edges)
+    indices = _sparse.unsigned(graph._indices)
+    _sparse.over_rows(_sparse.gaussian, graph._indptr, indices, graph._sqdist, left, right, out)
+    return out
+
+
+def over_neighbors(graph: NeighborGraph, weights: Array, f: Array) -> Array:
+    """Σ_j w_ij f_j, for edge weights (E,) and one function (m,) or several (m, c)."""
+    out = np.empty_like(f)
+    loop = _sparse.pull if f.ndim == 1 else _sparse.pull_many
+    _sparse.over_rows(loop, graph._indptr, _sparse.unsigned(graph._indices), weights, f, out)
+    return out

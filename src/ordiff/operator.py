@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from ordiff import _check, _sparse
 from ordiff._check import Array
+from ordiff.geometry import over_neighbors
 from ordiff.graph import NeighborGraph
 
 if TYPE_CHECKING:
@@ -126,17 +127,15 @@ class MarkovOperator(Chain):
             raise ValueError("this operator was not built by a kernel, so its driftless twin is unknown.")
         return self._twin()
 
-    def _run(self, loop: Callable[..., None], f: Array) -> Array:
-        out = np.empty_like(f)
-        graph = self.graph
-        _sparse.over_rows(loop, graph._indptr, _sparse.unsigned(graph._indices), self._data, f, out)
-        return out
-
     def _pull(self, f: Array) -> Array:
-        return self._run(_sparse.pull if f.ndim == 1 else _sparse.pull_many, f)
+        return over_neighbors(self.graph, self._data, f)
 
     def _increment(self, f: Array) -> Array:
-        return self._run(_sparse.pull_difference, f.reshape(len(f), -1)).reshape(f.shape)
+        many = f.reshape(len(f), -1)
+        out = np.empty_like(many)
+        indices = _sparse.unsigned(self.graph._indices)
+        _sparse.over_rows(_sparse.pull_difference, self.graph._indptr, indices, self._data, many, out)
+        return out.reshape(f.shape)
 
     def _push(self, mass: Array) -> Array:
         return _sparse.push(self.graph._indptr, self.graph._indices, self._data, mass)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reference import COMBINATIONS, Surface, make_kernel, naive_operator
 from scipy.spatial.transform import Rotation
 
 import ordiff as od
+from reference import COMBINATIONS, Surface, make_kernel, naive_operator
 
 EPS, ALPHA = 0.4, 0.7
 

@@ -1,7 +1,7 @@
 """The order of convergence of the generator to its limit: 1 for the operator, 2 for Richardson's.
 
-On smooth closed manifolds with samples placed by a smooth map of a regular grid, sums are integrals to machine precision, so the
-only error left is that of ε.
+On smooth closed manifolds with samples placed by a smooth map of a regular grid, sums are integrals to machine
+precision, so the only error left is that of ε.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ class Circle:
 EVEN, UNEVEN = Circle(), Circle(uneven=0.4)
 WRAPPED_DRIFT = 2 + 0.5 * np.cos(EVEN.theta)
 D = 0.5 * EVEN.rho**2
+
+WITH_GRADIENT = od.Ordering(EVEN.l, gradient=EVEN.l1[:, None] * EVEN.t)
 
 # name: (kernel, options of the operator, circle, drift, diffusion coefficient)
 CASES = {
@@ -110,18 +112,18 @@ CASES = {
         od.Kernel(), {"density": UNEVEN.q, "weight": np.exp(UNEVEN.l)}, UNEVEN, UNEVEN.l1, 0.5,
     ),
     "compact": (
-        od.Kernel(od.Ordering(EVEN.l, gradient=EVEN.l1[:, None] * EVEN.t), noise=EVEN.rho, profile="compact", dimension=1),
+        od.Kernel(WITH_GRADIENT, noise=EVEN.rho, profile="compact", dimension=1),
         {}, EVEN, EVEN.l1, D,
     ),
     "supergaussian": (
         od.Kernel(
-            od.Ordering(EVEN.l, gradient=EVEN.l1[:, None] * EVEN.t), noise=EVEN.rho, profile="supergaussian", dimension=1
+            WITH_GRADIENT, noise=EVEN.rho, profile="supergaussian", dimension=1
         ),
         {}, EVEN, EVEN.l1, D,
     ),
     "compact, self-tuning": (
         od.Kernel(
-            od.Ordering(EVEN.l, gradient=EVEN.l1[:, None] * EVEN.t), noise=1.2, noise_right=EVEN.rho, profile="compact",
+            WITH_GRADIENT, noise=1.2, noise_right=EVEN.rho, profile="compact",
             dimension=1,
         ),
         {}, EVEN, EVEN.l1 + 3 * 0.6 * EVEN.rho1, 0.6 * EVEN.rho,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reference import Surface
 
 import ordiff as od
 from ordiff.kernel.metric import Metric
 from ordiff.kernel.profile import PROFILES
+from reference import Surface
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_a_profile_without_a_second_moment_is_refused(graph):
         def log_value(self, u):
             return -np.log1p(u)
 
-    with pytest.warns(Warning), pytest.raises(ValueError, match="no finite second moment in dimension 2"):  # noqa: PT031
+    with pytest.raises(ValueError, match="no finite second moment in dimension 2"):
         od.Kernel(profile=Heavy(), dimension=2).operator(graph, 0.1)
 
 
@@ -83,12 +83,12 @@ def test_estimated_scales_are_those_of_local_pca(surface, graph):
 def test_a_pure_order_has_the_same_speed_whatever_its_units(surface):
     """With scale="gradient", l and a monotone function of it give the same drift."""
     X = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
-    graph = od.NeighborGraph.build(X, k=100)
+    graph = od.NeighborGraph.build(X, k=250)
     inside = (abs(X) < 0.6).all(axis=1)
-    for l in (X[:, 0], np.exp(3 * X[:, 0]), 1e5 * X[:, 0]):
-        op = od.Kernel(od.Ordering(l, speed=2.0, scale="gradient"), noise=0.5).operator(graph, 0.01, density="knn")
+    for l in (X[:, 0], np.exp(0.5 * X[:, 0]), 1e5 * X[:, 0]):
+        op = od.Kernel(od.Ordering(l, speed=2.0, scale="gradient"), noise=0.5).operator(graph, 0.02, density="balanced")
         drift = od.velocity(op, "symmetric")[inside].mean(axis=0)
-        np.testing.assert_allclose(drift, [2.0, 0.0], atol=0.12)
+        np.testing.assert_allclose(drift, [2.0, 0.0], atol=0.1)
 
 
 def test_no_gradient_no_drift(graph, surface):

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ordiff import _check, _sparse
 from ordiff._check import Array
-from ordiff.geometry import intrinsic_dimension, knn_density
+from ordiff.geometry import balanced_density, intrinsic_dimension, knn_density, tangent_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.bandwidth import Bandwidth
 from ordiff.kernel.metric import Metric
@@ -19,7 +19,7 @@ from ordiff.kernel.profile import Gaussian, Profile, as_profile
 from ordiff.operator import MarkovOperator
 
 # Neighbours of the density estimate behind density="knn": few, so that it follows the fluctuations of the sampling.
-DENSITY_NEIGHBORS = 8
+_DENSITY_NEIGHBORS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,8 @@ class Kernel:
     ) -> MarkovOperator:
         """P_ij = K_ij q_j^−α w_j / Σ_n K_in q_n^−α w_n on the graph's pattern, for one time step ``eps``.
 
-        density: the sampling density q up to a factor: None (uniform), (m,), or "knn" (estimated, `knn_density`).
+        density: the sampling density q up to a factor: None (uniform), (m,), "knn" (`knn_density` of 12
+        neighbours), or "balanced" (`balanced_density`: the most accurate on random samples).
         alpha: 1 removes the density from the dynamics; in general the drift gains (1 − α) ρ² ∇q/q.
         weight: w, (m,), a further positive factor at the far point (for instance the square root of a target density).
         """
@@ -135,8 +136,10 @@ class Kernel:
         if density is None:
             return np.ones(graph.n_points)
         if isinstance(density, str):
-            _check.option(density, "density", ("knn",))
-            return knn_density(graph, k=DENSITY_NEIGHBORS, dimension=self.dimension_on(graph))
+            _check.option(density, "density", ("knn", "balanced"))
+            estimate = knn_density if density == "knn" else balanced_density
+            k = tangent_neighbors(graph, most=_DENSITY_NEIGHBORS)
+            return estimate(graph, k=k, dimension=self.dimension_on(graph))
         return _check.node_or_scalar(density, graph.n_points, "density", positive=True)
 
     def _rows(self, graph: NeighborGraph, eps: float, log_weight: Array) -> Array:

@@ -28,13 +28,22 @@ class Profile:
         from scipy.integrate import quad
 
         def moment(power: int) -> float:
-            return float(quad(lambda r: r**power * np.exp(self.log_value(np.array([r * r]))[0]), 0, np.inf)[0])
+            # full_output: a failure is told, not warned of
+            value, error, *_ = quad(
+                lambda r: r**power * np.exp(self.log_value(np.array([r * r]))[0]),
+                0,
+                np.inf,
+                epsabs=0.0,
+                limit=200,
+                full_output=1,
+            )
+            if not (0 < value < np.inf and error < 1e-6 * value):
+                raise ValueError(
+                    f"{type(self).__name__} has no finite second moment in dimension {dimension}: it must decay faster."
+                )
+            return float(value)
 
-        lower = moment(dimension - 1)
-        upper = moment(dimension + 1)
-        if not (0 < lower < np.inf and 0 < upper < np.inf):
-            raise ValueError(f"{self!r} has no finite second moment in dimension {dimension}: it must decay faster.")
-        return upper / lower / dimension
+        return moment(dimension + 1) / moment(dimension - 1) / dimension
 
 
 @dataclass(frozen=True)
