@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 import ordiff as od
 from reference import Surface, make_kernel
 
+# small graphs with wide steps: what is tested is the arithmetic
+pytestmark = pytest.mark.filterwarnings("ignore:the graph is too small")
+
 
 def rms(x):
     return float(np.sqrt(np.mean(np.square(x))))
@@ -242,6 +245,23 @@ def test_any_kernel_is_stochastic(log_eps, log_noise, log_speed, alpha, beta, se
     op = kernel.operator(od.NeighborGraph.build(X, k=15), 10**log_eps, density=rng.uniform(0.1, 5, 80), alpha=alpha)
     assert_stochastic(op)
     assert (op.generator(np.ones((80, 2))) == 0).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_graph_that_cuts_the_step_off_is_told(rng):
+    """2,000 uniform points: 20 neighbours end at 1 standard deviation of this step, and the diffusion shows it."""
+    X = rng.uniform(0, 1, (2000, 2))
+    graph = od.NeighborGraph.build(X, k=20)
+    with pytest.warns(
+        od.OrdiffWarning, match=r"too small for eps = 0.003.*Use eps up to 0.00024, or a graph of radius 0.2"
+    ) as told:
+        op = od.Kernel().operator(graph, 0.003)
+    assert told[0].filename == __file__
+    assert np.trace(od.local_moments(op).diffusion, axis1=1, axis2=2).mean() < 0.5
+    good = od.Kernel().operator(od.NeighborGraph.build(X, radius=0.2), 0.003, density="balanced")
+    inside = (abs(X - 0.5) < 0.3).all(axis=1)
+    assert np.trace(od.local_moments(good).diffusion, axis1=1, axis2=2)[inside].mean() == pytest.approx(1.0, abs=0.05)
+    od.Kernel().operator(od.NeighborGraph.build(X[:50], k=49), 100.0)  # all samples are neighbours: nothing is cut
 
 
 # ---------------------------------------------------------------------------------------------------- errors

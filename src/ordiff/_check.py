@@ -34,7 +34,7 @@ class MissingExtraError(ImportError):
 
 
 def warn(message: str) -> None:
-    warnings.warn(message, OrdiffWarning, stacklevel=3)
+    warnings.warn(message, OrdiffWarning, stacklevel=4)
 
 
 def _as_float(value: ArrayLike, name: str) -> Array:
@@ -198,6 +198,25 @@ def empty_row(index: int, eps: float) -> ResolutionError:
         "reaches none of its neighbours. Use a larger eps or noise, more neighbours, a smaller speed, "
         'or the "gaussian" profile, which never vanishes.'
     )
+
+
+def warn_if_cut(reach: Array, variance: Array, eps: float, dimension: int) -> None:
+    """Warn when the graph cuts off more than half of a gaussian step's second moment at the median sample.
+
+    Beyond the radius r lies the share Γ(1 + d/2, r²/2σ²)/Γ(1 + d/2) of the second moment of N(0, σ²I_d).
+    """
+    from scipy.special import gammaincc, gammainccinv
+
+    x = reach / (2 * variance)
+    loss = float(np.median(gammaincc(1 + dimension / 2, x)))
+    if loss > 0.5:
+        enough = float(gammainccinv(1 + dimension / 2, 0.01))
+        warn(
+            f"the graph is too small for eps = {eps:g}: at the median sample its farthest neighbour is "
+            f"{np.sqrt(2 * np.median(x)):.1f} standard deviations of a step away, so about {loss:.0%} of the "
+            f"diffusion is cut off. Use eps up to {eps * np.median(x) / enough:.2g}, or a graph of radius "
+            f"{np.sqrt(2 * enough * np.median(variance)):.2g}."
+        )
 
 
 def missing_extra(package: str, extra: str, what: str) -> MissingExtraError:

@@ -35,8 +35,8 @@ class NeighborGraph:
     """A directed neighbour graph on m samples.
 
     Row i of the CSR pattern (``indptr``, ``indices``) lists the neighbours of sample i in ascending order, itself
-    included; ``sqdist`` (E,) holds |x_j − x_i|². The arrays are read-only and shared by all that is built on them.
-    Make one with `build` or `from_distances`.
+    included; ``sqdist`` (E,) holds the squared distances. The arrays are read-only and shared by all that is built
+    on them. Make one with `build` or `from_distances`.
     """
 
     def __init__(self, indptr: IntArray, indices: IntArray, sqdist: Array, X: Array | None = None) -> None:
@@ -179,6 +179,13 @@ class NeighborGraph:
         """The row number of every edge, (E,), or of the edges of rows start .. stop − 1."""
         stop = self.n_points if stop is None else stop
         return np.repeat(np.arange(start, stop), np.diff(self.indptr[start : stop + 1]))
+
+    @cached_property
+    def reach(self) -> Array:
+        """The squared distance to the farthest neighbour of every sample, (m,); infinite where that is all samples."""
+        farthest = np.maximum.reduceat(self.sqdist, self.indptr[:-1])
+        farthest[np.diff(self.indptr) == self.n_points] = np.inf
+        return farthest
 
     def nearest(self, k: int) -> tuple[NDArray[np.intp], Array]:
         """The k nearest others of every sample, nearest first: indices and distances, (m, k) each."""

@@ -121,6 +121,11 @@ class Kernel:
         if weight is not None:
             log_w = np.log(_check.node_or_scalar(weight, graph.n_points, "weight", positive=True))
             log_weight = log_w + (log_weight if log_weight.size else 0.0)
+        variance = eps * self.bandwidth_on(graph).diffusion()
+        metric = self.metric_on(graph)
+        variance = variance if metric is None else variance * metric.variances.max(axis=1)
+        coordinates = 2 if graph.X is None else graph.X.shape[1]
+        _check.warn_if_cut(graph.reach, variance, eps, self.known_dimension or min(coordinates, 2))
         data = self._rows(graph, eps, log_weight)
         return MarkovOperator(
             graph,

@@ -17,7 +17,7 @@ from ordiff._check import Array
 
 
 class Profile:
-    """A radial function h(u), u = |y − x|²/(ε b) ≥ 0, decreasing to 0."""
+    """A radial function h(u), decreasing to 0; u ≥ 0 is the squared distance over ε b."""
 
     def log_value(self, u: Array) -> Array:
         """log h(u), elementwise; −inf where h is 0. ``u`` is scratch: it may be changed in place."""

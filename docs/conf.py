@@ -1,0 +1,17 @@
+"""Sphinx settings."""
+
+import ordiff
+
+project = "ordiff"
+author = "The ordiff developers"
+copyright = "2026, the ordiff developers"
+release = ordiff.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+html_theme = "furo"
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["dollarmath"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+default_role = "any"
+nitpicky = False
+suppress_warnings = ["ref.any"]
