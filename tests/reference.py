@@ -130,17 +130,21 @@ def naive_operator(s, ordering, metric, bandwidth, profile, eps, alpha):
             z = s.X[j] - s.X[i]
             square = z @ z if metric == "euclidean" else z @ B @ z
             order = constant = 0.0
+            drift = np.zeros(3)
             for delta, tau, kappa, gradient in terms:
                 slope = tau[i] / kappa[i]
                 # uncoupled: the tangent part of the gradient, lowered by A⁻¹
                 tangent = projector @ gradient[i]
                 if metric in ("tangent", "ambient"):
                     order += slope * (B @ tangent) @ z
-                    size = tangent @ B @ tangent
+                    drift += slope * tangent
                 else:
                     order += slope * delta[i, j]
-                    size = gradient[i] @ (gradient[i] if metric == "euclidean" else A_amb @ gradient[i])
-                constant += tau[i] ** 2 if profile == "gaussian" else slope**2 * size
+                    drift += slope * gradient[i]
+                constant += tau[i] ** 2
+            if profile != "gaussian":  # completes the square of the whole drift
+                square_in = {"euclidean": np.eye(3), "coupled": A_amb}.get(metric, B)
+                constant = drift @ square_in @ drift
             b = {
                 "constant": lambda i, j: 0.64,
                 "one-sided": lambda i, j: s.noise[i] ** 2,

@@ -16,6 +16,7 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"ordiff {ordiff.__version__}\n"
 
 
+@pytest.mark.filterwarnings("ignore:eps = ")  # the steps are those of the full size
 def test_demo_writes_its_pictures(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path / "new"), "--side", "40"]) == 0
     out = capsys.readouterr().out

@@ -109,6 +109,67 @@ def test_local_moments_read_back_what_was_asked():
     assert rms(tangent - p.intrinsic_drift) < 0.01 * rms(p.intrinsic_drift)
 
 
+@pytest.mark.parametrize("options", [
+    {"noise_right": 1.3}, {"beta": 0.5}, {"coupled": True, "anisotropy": True},
+], ids=["self-tuning", "beta", "coupled"])  # fmt: skip
+def test_covariance_velocity_of_other_kernels(options):
+    """It scales with the diffusion that the kernel has: ρ1ρ2, ρ², or A; the truth is the ordering's own drift."""
+    p = od.datasets.torus(50, anisotropic=True)
+    graph = od.NeighborGraph.build(p.X, radius=1.3)
+    noise = 1.2 + 0.2 * np.sin(p.coordinates[:, 0])
+    options = dict(options)
+    drift = p.drift
+    if options.pop("anisotropy", False):
+        options |= {"anisotropy": p.anisotropy, "basis": p.jacobian}
+        noise = 0.7
+        drift = np.einsum("mna,mab,mb->mn", p.jacobian, p.anisotropy, p.intrinsic_drift)
+    kernel = od.Kernel(od.Ordering.local(p.ordering), noise=noise, **options)
+    op = od.richardson(kernel, graph, 0.015)
+    assert rms(od.velocity(op, "covariance", basis=p.jacobian) - drift) < 0.02 * rms(drift)
+
+
+def test_moments_on_data_of_two_scales(rng):
+    """Two clusters far apart: displacements, not products of coordinates, make the moments."""
+    square = rng.uniform(0, 1, (400, 2))
+    X = np.concatenate([square, square + 1e8])
+    op = od.Kernel(X[:, 0] - np.repeat([0, 1e8], 400)).operator(od.NeighborGraph.build(X, k=60), 0.002)
+    drift, diffusion = od.local_moments(op)
+    np.testing.assert_allclose(diffusion[400:], diffusion[:400], rtol=1e-4)
+    np.testing.assert_allclose(drift[400:], drift[:400], atol=1e-3)
+
+
+def test_a_sample_apart_has_no_covariance_velocity(rng):
+    X = np.concatenate([rng.uniform(0, 1, (500, 2)), [[5.0, 5.0]]])
+    op = od.Kernel(X[:, 0]).operator(od.NeighborGraph.build(X, k=60), 0.002)
+    with pytest.warns(od.OrdiffWarning, match=r"at 1 sample\(s\), the first at index 500"):
+        v = od.velocity(op, "covariance")
+    assert np.isnan(v[500]).all()
+    assert np.isfinite(v[:500]).all()
+
+
+def test_one_weak_sample_does_not_spoil_the_others(rng):
+    X = np.concatenate([rng.uniform(0, 1, (1500, 2)), [[1.1, 1.1]]])
+    graph = od.NeighborGraph.build(X, radius=0.16)
+    assert np.diff(graph.indptr).min() < 5
+    op = od.Kernel(od.Ordering.field(np.ones_like(X))).operator(graph, 0.002)
+    assert od.TangentSpaces.fit(graph).dimension == 2
+    inside = (abs(X - 0.5) < 0.25).all(axis=1)
+    np.testing.assert_allclose(od.velocity(op, "projected")[inside], od.velocity(op)[inside], atol=1e-10)
+    with pytest.warns(od.OrdiffWarning, match="the first at index 1500"):
+        drift = od.velocity(op, "covariance")
+    np.testing.assert_allclose(drift[inside].mean(axis=0), 1.0, atol=0.05)
+
+
+def test_curvature_with_density_and_a_field_of_noise():
+    s = 2 * np.pi * np.arange(800) / 800
+    theta, q = s + 0.3 * np.sin(s), 1 / (1 + 0.3 * np.cos(s))
+    X = np.stack([np.cos(theta), np.sin(theta)], 1)
+    graph = od.NeighborGraph.build(X, radius=1.0)
+    H = od.mean_curvature(graph, 0.005, 1 + 0.3 * np.sin(theta), density=q)
+    assert relative(H, -X).max() < 0.01
+    assert relative(od.mean_curvature(graph, 0.005), -X).max() > 0.2  # without the density
+
+
 def test_curvature_of_circles_and_spheres(rng):
     """H = −(d/R²) x for a sphere of radius R."""
     theta = 2 * np.pi * np.arange(400) / 400

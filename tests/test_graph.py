@@ -60,7 +60,7 @@ def test_radius_smaller_than_every_gap_leaves_each_point_alone(rng):
 def test_search_in_blocks_changes_nothing(rng, monkeypatch):
     X = rng.normal(size=(200, 3))
     whole = [od.NeighborGraph.build(X, k=9), od.NeighborGraph.build(X, radius=0.7)]
-    monkeypatch.setattr("ordiff.graph._SEARCH_BLOCK", 100)
+    monkeypatch.setattr("ordiff.neighbors._BLOCK", 100)
     for graph, other in zip(
         whole, [od.NeighborGraph.build(X, k=9), od.NeighborGraph.build(X, radius=0.7)], strict=True
     ):
@@ -153,7 +153,8 @@ def test_stored_zeros_are_coincident_neighbours():
     [
         (np.ones(3), "square matrix"),
         (np.ones((3, 4)), "square matrix"),
-        (np.eye(3), "distance of a point to itself must be 0; D.0, 0. is 1.*connectivities"),
+        (np.eye(3), "most entries of the dense D are 0"),
+        (np.eye(3) + 1, "distance of a point to itself must be 0; D.0, 0. is 2.*connectivities"),
         (np.array([[0, -1.0], [1, 0]]), r"D\[0, 1\] is -1"),
         (np.array([[0, np.nan], [1, 0]]), r"D\[0, 1\] is nan"),
         (sp.coo_array(([1.0, 2.0], ([0, 0], [1, 1])), shape=(2, 2)), "from 0 to 1 more than once"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ import ordiff as od
 from reference import Surface, make_kernel
 
 # small graphs with wide steps: what is tested is the arithmetic
-pytestmark = pytest.mark.filterwarnings("ignore:the graph is too small")
+pytestmark = pytest.mark.filterwarnings("ignore:the graph is too small", "ignore:eps = ")
 
 
 def rms(x):
@@ -164,6 +166,21 @@ def test_many_threads_and_functions_agree_with_scipy(rng, monkeypatch):
     np.testing.assert_array_equal(op.forward(many), op.forward(many))
 
 
+@pytest.mark.parametrize("with_points", [True, False])
+def test_many_steps_on_a_sorted_copy_are_the_same_steps(rng, monkeypatch, with_points):
+    monkeypatch.setattr("ordiff.operator._MANY_EDGES", 0)
+    X = rng.normal(size=(500, 5))
+    graph = od.NeighborGraph.build(X, k=15)
+    if not with_points:
+        graph = od.NeighborGraph.from_distances(graph.matrix(np.sqrt(graph.sqdist)))
+    op = od.Kernel(X[:, 0], noise=0.7).operator(graph, 0.1)
+    P = np.linalg.matrix_power(op.matrix.toarray(), 40)
+    for f in (rng.normal(size=500), rng.normal(size=(500, 3))):
+        np.testing.assert_allclose(op.backward(f, 40), P @ f, atol=1e-12)
+        np.testing.assert_allclose(op.forward(f, 40), P.T @ f, atol=1e-12)
+    assert "_sorted" in op.__dict__
+
+
 def test_nothing_that_is_shared_can_be_changed(chains):
     op = chains["operator"]
     for array in (op.matrix.data, op.matrix.indices, op.density, op.graph.X, op.graph.sqdist):
@@ -245,6 +262,73 @@ def test_any_kernel_is_stochastic(log_eps, log_noise, log_speed, alpha, beta, se
     op = kernel.operator(od.NeighborGraph.build(X, k=15), 10**log_eps, density=rng.uniform(0.1, 5, 80), alpha=alpha)
     assert_stochastic(op)
     assert (op.generator(np.ones((80, 2))) == 0).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_step_too_small_for_the_sampling_is_told(rng):
+    X = rng.uniform(0, 1, (1000, 2))
+    graph = od.NeighborGraph.build(X, k=20)
+    with pytest.warns(
+        od.OrdiffWarning, match=r"eps = 1e-12 is too small.*stays put with probability 1, .*Use eps of about 0.000"
+    ):
+        od.Kernel(X[:, 0]).operator(graph, 1e-12)
+
+
+@pytest.mark.parametrize("make", [
+    lambda s: od.Ordering(s.l, scale="gradient"), lambda s: od.Ordering.cyclic(s.phase, 5.0),
+    lambda s: od.Ordering.partial(s.table), lambda s: od.Ordering.lineages(abs(s.table)),
+])  # fmt: skip
+def test_operators_can_be_pickled(surface, make):
+    graph = od.NeighborGraph.build(surface.X, k=25)
+    kernel = od.Kernel(make(surface), anisotropy=surface.A, basis=surface.J)
+    for op in (kernel.operator(graph, 0.4), od.strang(kernel, graph, 0.4), od.richardson(kernel, graph, 0.4)):
+        other = pickle.loads(pickle.dumps(op))
+        np.testing.assert_array_equal(other.generator(surface.l), op.generator(surface.l))
+        np.testing.assert_array_equal(other.undirected().generator(surface.l), op.undirected().generator(surface.l))
+        with pytest.raises(ValueError, match="read-only"):
+            other.graph.indices[0] = 1
+
+
+def test_what_was_given_may_be_changed_later(surface):
+    """The driftless twin is built when it is asked for, from copies."""
+    graph = od.NeighborGraph.build(surface.X, k=25)
+    given = {name: getattr(surface, name).copy() for name in ("l", "speed", "scale", "noise", "q")}
+    weight = surface.noise_right.copy()
+    kernel = od.Kernel(od.Ordering(given["l"], given["speed"], given["scale"]), noise=given["noise"])
+    op = kernel.operator(graph, 0.4, density=given["q"], weight=weight)
+    want = od.velocity(op, "symmetric"), kernel.operator(graph, 0.4).matrix.data.copy()
+    for array in (*given.values(), weight):
+        array *= 3.0
+    np.testing.assert_array_equal(od.velocity(op, "symmetric"), want[0])
+    np.testing.assert_array_equal(kernel.operator(graph, 0.4).matrix.data, want[1])
+
+
+def test_the_factors_of_a_splitting_are_those_of_the_formula(surface):
+    """P^A_{ε/2} and P^μ_ε with density, α, weight and a self-tuning bandwidth, against a dense evaluation."""
+    s, eps, split, alpha = surface, 0.4, 0.5, 0.6
+    graph = od.NeighborGraph.build(s.X, k=59)
+    kernel = od.Kernel(od.Ordering(s.l), noise=s.noise, noise_right=s.noise_right, anisotropy=s.A, basis=s.J)
+    op = od.strang(kernel, graph, eps, split, density=s.q, alpha=alpha, weight=s.speed)
+    z = s.X[None, :, :] - s.X[:, None, :]
+    b = s.noise[:, None] * s.noise_right[None, :]
+    right = s.q**-alpha * s.speed
+    A = s.J @ s.A @ s.J.transpose(0, 2, 1)
+    share = split * np.linalg.eigvalsh(A)[:, 1]
+    projector = s.J @ np.linalg.pinv(s.J)
+    rest = A - share[:, None, None] * projector
+    B = np.linalg.pinv(rest, rcond=1e-10) + (np.eye(3) - projector) / np.linalg.eigvalsh(rest)[:, 2][:, None, None]
+    outer = np.exp(-np.einsum("ija,iab,ijb->ij", z, B, z) / (2 * eps / 2 * b)) * right
+    u = (z**2).sum(axis=2) / eps - 2 * (s.l[None, :] - s.l[:, None]) + eps
+    inner = np.exp(-u / (2 * b * share[:, None])) * right
+    for factor, K in zip(op.factors, (outer, inner, outer), strict=True):
+        np.testing.assert_allclose(factor.matrix.toarray(), K / K.sum(axis=1, keepdims=True), rtol=1e-8, atol=1e-12)
+
+
+def test_density_by_name_is_the_density_by_function(surface):
+    graph = od.NeighborGraph.build(surface.X, k=40)
+    kernel = od.Kernel(dimension=2)
+    np.testing.assert_array_equal(kernel.operator(graph, 0.1, "knn").density, od.knn_density(graph, 12, 2))
+    np.testing.assert_array_equal(kernel.operator(graph, 0.1, "balanced").density, od.balanced_density(graph, None, 2))
 
 
 @pytest.mark.filterwarnings("error")

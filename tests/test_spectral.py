@@ -22,12 +22,24 @@ def test_circle_eigenvalues_tend_to_minus_half_k_squared():
 
 def test_eigenpairs_are_those_of_the_operator(rng):
     X = rng.normal(size=(200, 2))
-    graph = od.NeighborGraph.build(X, radius=1.5)
+    graph = od.NeighborGraph.build(X, radius=2.5)
     q = rng.uniform(0.5, 2, 200)
     values, functions = od.eigenbasis(graph, 0.1, 6, density=q)
     op = od.Kernel().operator(graph, 0.1, density=q)
     np.testing.assert_allclose(op.generator(functions), values * functions, atol=1e-9)
     assert (od.eigenbasis(graph, 0.1, 6, density=q).functions == functions).all()
+    # orthonormal under the weights that P conserves
+    K = np.exp(-graph.sqdist / 0.2) / q[graph.sources()] / q[graph.indices]
+    conserved = np.bincount(graph.sources(), K)
+    conserved /= conserved.sum()
+    np.testing.assert_allclose(functions.T @ (conserved[:, None] * functions), np.eye(6), atol=1e-9)
+
+
+def test_a_graph_in_parts_is_told(rng):
+    X = np.concatenate([rng.normal(size=(50, 2)), rng.normal(size=(50, 2)) + 50])
+    with pytest.warns(od.OrdiffWarning, match="the graph has 2 parts"):
+        values, _ = od.eigenbasis(od.NeighborGraph.build(X, k=20), 0.1, 4)
+    assert abs(values[1]) < 1e-5
 
 
 def test_a_one_sided_graph_is_made_symmetric(rng):

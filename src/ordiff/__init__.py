@@ -4,7 +4,7 @@ from ordiff import datasets
 from ordiff._check import GraphError, MissingExtraError, OrdiffWarning, ResolutionError
 from ordiff.fields import Moments, local_moments, mean_curvature, velocity
 from ordiff.geometry import TangentSpaces, balanced_density, knn_density, length_scale, smooth
-from ordiff.graph import NeighborGraph
+from ordiff.graph import NeighborGraph, geodesic_order, threshold_graph
 from ordiff.kernel.compose import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.kernel.profile import Compact, Gaussian, Profile, SuperGaussian
@@ -17,6 +17,6 @@ __version__ = "0.1.0"
 __all__ = [
     "Compact", "Eigenbasis", "Extrapolation", "Gaussian", "GraphError", "Kernel", "MarkovOperator", "MissingExtraError",
     "Moments", "NeighborGraph", "Ordering", "OrdiffWarning", "Product", "Profile", "ResolutionError", "SuperGaussian",
-    "TangentSpaces", "balanced_density", "datasets", "eigenbasis", "knn_density", "length_scale", "local_moments",
-    "mean_curvature", "richardson", "smooth", "strang", "velocity",
+    "TangentSpaces", "balanced_density", "datasets", "eigenbasis", "geodesic_order", "knn_density", "length_scale",
+    "local_moments", "mean_curvature", "richardson", "smooth", "strang", "threshold_graph", "velocity",
 ]  # fmt: skip

@@ -7,7 +7,9 @@ form that the rest of the package relies on: float64, C-contiguous, finite.
 from __future__ import annotations
 
 import operator as _operator
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.integer[Any]]
+
+_PACKAGE = str(Path(__file__).parent)
+# beyond this the square of a distance is no longer a finite number
+_LARGEST_SPAN = 1e150
 
 
 class OrdiffWarning(UserWarning):
@@ -34,10 +40,20 @@ class MissingExtraError(ImportError):
 
 
 def warn(message: str) -> None:
-    warnings.warn(message, OrdiffWarning, stacklevel=4)
+    """Warn of the line, outside this package, that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, OrdiffWarning, stacklevel=level)
 
 
 def _as_float(value: ArrayLike, name: str) -> Array:
+    if value is None:
+        raise ValueError(f"{name} is None; give a number or an array.")
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ValueError(f"{name} has {int(np.ma.getmaskarray(value).sum())} masked values: remove or fill them first.")
+    if hasattr(value, "tocsr"):
+        raise ValueError(f"{name} is a sparse matrix; pass a dense array, for instance of principal components.")
     try:
         array = np.asarray(value)
         if array.dtype.kind in "mM":
@@ -70,6 +86,16 @@ def points(X: ArrayLike, name: str = "X", minimum: int = 2) -> Array:
         raise ValueError(f"{name} must have shape (points, coordinates); got shape {array.shape}.{hint}")
     if array.shape[0] < minimum or array.shape[1] < 1:
         raise ValueError(f"{name} needs at least {minimum} points and 1 coordinate; got shape {array.shape}.")
+    if np.abs(_finite(array, name)).max() > _LARGEST_SPAN:
+        raise ValueError(f"{name} has coordinates above {_LARGEST_SPAN:g}, whose squares overflow: rescale it.")
+    return array
+
+
+def table(values: ArrayLike, name: str, rows: str) -> Array:
+    """Several functions on the samples, a row each, (rows, m)."""
+    array = _as_float(values, name)
+    if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 1:
+        raise ValueError(f"{name} must have shape ({rows}, samples), a row each; got shape {array.shape}.")
     return _finite(array, name)
 
 
@@ -119,6 +145,17 @@ def node_or_scalar(value: ArrayLike, m: int, name: str, *, positive: bool = Fals
         index = int(np.argmax(~(array > 0)))
         raise ValueError(f"{name} must be positive; it is {array[index]:g} at index {index}.")
     return array
+
+
+def indices(values: ArrayLike, m: int, name: str) -> NDArray[np.intp]:
+    """One sample number, or several, each 0 .. m − 1."""
+    array = np.atleast_1d(np.asarray(values))
+    if array.dtype.kind not in "iu" or array.ndim != 1 or array.size == 0:
+        raise ValueError(f"{name} must be a sample's index or several; got {values!r}.")
+    bad = (array < 0) | (array >= m)
+    if bad.any():
+        raise ValueError(f"{name} must be 0..{m - 1}, there are {m} samples; got {array[np.argmax(bad)]}.")
+    return array.astype(np.intp)
 
 
 def positive(value: Any, name: str) -> float:
@@ -216,6 +253,16 @@ def warn_if_cut(reach: Array, variance: Array, eps: float, dimension: int) -> No
             f"{np.sqrt(2 * np.median(x)):.1f} standard deviations of a step away, so about {loss:.0%} of the "
             f"diffusion is cut off. Use eps up to {eps * np.median(x) / enough:.2g}, or a graph of radius "
             f"{np.sqrt(2 * enough * np.median(variance)):.2g}."
+        )
+
+
+def warn_if_stuck(staying: Array, eps: float, spacing: float) -> None:
+    """Warn when a step stays where it is, at the median sample: the generator would come out as 0."""
+    median = float(np.median(staying))
+    if median > 0.9:
+        warn(
+            f"eps = {eps:g} is too small for the sampling: at the median sample a step stays put with probability "
+            f"{median:.4g}, so drift and diffusion come out near 0. Use eps of about {spacing:.2g} or more."
         )
 
 

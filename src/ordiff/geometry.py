@@ -15,8 +15,8 @@ from ordiff import _check, _sparse
 from ordiff._check import Array
 from ordiff.graph import NeighborGraph
 
-# Samples whose local PCA is taken at a time: bounds the temporaries.
-_BATCH_NUMBERS = 4_000_000
+# Numbers gathered at a time for local PCA: bounds the temporaries.
+_BATCH_NUMBERS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,41 +25,50 @@ class TangentSpaces:
 
     With δX (k, n) the rows x_j − x_i over the k nearest neighbours and δX = U S Vᵀ, d_i is the least rank that holds
     more than ``variance`` of the sum of S², and the gradient of f at i is V G_i δf with G_i = S⁻¹Uᵀ (d_i × k).
+
+    >>> import numpy as np, ordiff as od
+    >>> X = od.datasets.torus(40).X
+    >>> tangents = od.TangentSpaces.fit(od.NeighborGraph.build(X, k=20))
+    >>> tangents.dimension, tangents.basis(0).shape
+    (2, (4, 2))
     """
 
+    X: Array  # (m, n)
     neighbors: NDArray[np.intp]  # (m, k)
     dimensions: NDArray[np.intp]  # (m,)  d_i
     dimension: int  # the median of d_i
-    axes: Array  # (m, n, r)  V, orthonormal columns, the longest direction first
-    weights: Array  # (m, r, k)  G; row a is 0 where a ≥ d_i
+    axes: Array  # (m, n, r)  V, orthonormal columns, the longest direction first; r is the largest d_i
+    squares: Array  # (m, r)  S²
 
     @classmethod
-    def fit(cls, graph: NeighborGraph, k: int = 20, variance: float = 0.9) -> TangentSpaces:
-        """Tangent spaces at every sample of the graph from its k nearest neighbours."""
+    def fit(
+        cls, graph: NeighborGraph, k: int = 20, variance: float = 0.9, dimension: int | None = None
+    ) -> TangentSpaces:
+        """Tangent spaces at every sample of the graph from its k nearest neighbours (all, where there are fewer).
+
+        dimension: the dimension when it is known; `dimensions` are still those found at each sample.
+        """
         X = _check.need_points(graph.X, "local principal component analysis")
         k = _check.count(k, "k", 1)
         variance = _check.positive(variance, "variance")
         if variance >= 1:
             raise ValueError(f"variance must be below 1; got {variance:g}.")
-        m, n = X.shape
-        neighbors, _ = graph.nearest(k)
-        rank = min(k, n)
-        dimensions = np.empty(m, np.intp)
-        axes, weights = np.empty((m, n, rank)), np.empty((m, rank, k))
-        step = max(1, _BATCH_NUMBERS // (k * n))
-        for start in range(0, m, step):
-            rows = slice(start, start + step)
-            offsets = X[neighbors[rows]] - X[rows, None, :]
-            U, S, Vt = np.linalg.svd(offsets, full_matrices=False)
-            energy = np.cumsum(S**2, axis=1)
-            d = 1 + np.sum(energy[:, :-1] <= variance * energy[:, -1:], axis=1)
-            dimensions[rows] = np.where(energy[:, -1] > 0, d, 0)
-            kept = np.arange(rank) < dimensions[rows, None]
-            axes[rows] = Vt.transpose(0, 2, 1)
-            inverse = np.divide(1.0, S, out=np.zeros_like(S), where=kept & (S > 0))
-            weights[rows] = inverse[:, :, None] * U.transpose(0, 2, 1)
-        dimension = max(1, int(np.median(dimensions)))
-        return cls(neighbors, dimensions, dimension, axes, weights)
+        neighbors, _ = graph.nearest(k, pad=True)  # a sample with fewer counts itself, an offset of 0
+        batches = _batches(X, k)
+
+        def pca(rows: slice, rank: int) -> tuple[NDArray[np.intp], Array, Array]:
+            return _local_pca(X[neighbors[rows]] - X[rows, None, :], variance, rank)
+
+        rank = 1 if dimension is None else _check.count(dimension, "dimension", 1, X.shape[1])
+        parts = _sparse.in_threads(lambda rows: pca(rows, rank), batches)
+        dimensions = np.concatenate([d for d, _, _ in parts])
+        rank = max(rank, int(dimensions.max()))
+        parts = [
+            part if part[2].shape[1] == rank else pca(rows, rank) for part, rows in zip(parts, batches, strict=True)
+        ]
+        axes, squares = (np.concatenate([part[which] for part in parts]) for which in (1, 2))
+        median = max(1, int(np.median(dimensions)))
+        return cls(X, neighbors, dimensions, median if dimension is None else rank, axes, squares)
 
     def basis(self, i: int) -> Array:
         """An orthonormal basis of the tangent space at sample i, (n, d_i)."""
@@ -67,7 +76,16 @@ class TangentSpaces:
 
     def frames(self, dimension: int | None = None) -> Array:
         """The leading principal directions of every sample, as many as the (median) dimension, (m, n, d)."""
-        return self.axes[:, :, : self.dimension if dimension is None else dimension]
+        d = self.dimension if dimension is None else dimension
+        if d > self.axes.shape[2]:
+            raise ValueError(f"the tangent spaces have at most {self.axes.shape[2]} dimensions; asked for {d}.")
+        return self.axes[:, :, :d]
+
+    def project(self, vectors: Array) -> Array:
+        """The tangent part of one vector a sample, (m, n)."""
+        kept = np.arange(self.squares.shape[1]) < self.dimensions[:, None]
+        along = np.where(kept, np.einsum("mnr,mn->mr", self.axes, vectors), 0.0)
+        return np.einsum("mnr,mr->mn", self.axes, along)
 
     def gradient(self, f: ArrayLike) -> Array:
         """The gradient of a function on the samples, in ambient coordinates, (m, n)."""
@@ -80,17 +98,68 @@ class TangentSpaces:
 
     def gradient_from(self, differences: Array) -> Array:
         """The gradient, (m, n), of a function known only by its differences to the neighbours, (m, k)."""
-        return np.einsum("mna,mak,mk->mn", self.axes, self.weights, differences, optimize=True)
+        kept = (np.arange(self.squares.shape[1]) < self.dimensions[:, None]) & (self.squares > 0)
+        inverse = np.divide(1.0, self.squares, out=np.zeros_like(self.squares), where=kept)
+
+        def batch(rows: slice) -> Array:
+            # V S⁻¹Uᵀ δf = V S⁻² Vᵀ δXᵀ δf
+            offsets = self.X[self.neighbors[rows]] - self.X[rows, None, :]
+            moment = np.einsum("mkn,mk->mn", offsets, differences[rows])
+            along = np.einsum("mnr,mn->mr", self.axes[rows], moment)
+            return np.einsum("mnr,mr->mn", self.axes[rows], inverse[rows] * along)
+
+        return np.concatenate(_sparse.in_threads(batch, _batches(self.X, self.neighbors.shape[1])))
 
 
-def intrinsic_dimension(graph: NeighborGraph) -> int:
-    """The median dimension of local PCA on up to 20 neighbours."""
-    return TangentSpaces.fit(graph, k=tangent_neighbors(graph)).dimension
+def _batches(X: Array, k: int) -> list[slice]:
+    m, n = X.shape
+    step = max(1, _BATCH_NUMBERS // (k * n))
+    return [slice(start, min(start + step, m)) for start in range(0, m, step)]
 
 
-def tangent_neighbors(graph: NeighborGraph, most: int = 20) -> int:
-    """How many neighbours local PCA may use at every sample of this graph: 20, or all where there are fewer."""
-    return max(1, min(most, int(np.diff(graph.indptr).min()) - 1))
+def _local_pca(offsets: Array, variance: float, rank: int) -> tuple[NDArray[np.intp], Array, Array]:
+    """d_i, V and S² up to the largest d_i, or to ``rank``, of offsets (·, k, n): by the smaller of δXᵀδX and δXδXᵀ."""
+    _, k, n = offsets.shape
+    flip = slice(None, None, -1)
+    if n <= k:
+        squares, V = np.linalg.eigh(offsets.transpose(0, 2, 1) @ offsets)
+        V = V[:, :, flip]
+    else:
+        squares, U = np.linalg.eigh(offsets @ offsets.transpose(0, 2, 1))
+        V = offsets.transpose(0, 2, 1) @ U[:, :, flip]
+        size = np.linalg.norm(V, axis=1, keepdims=True)
+        V = np.divide(V, size, out=np.zeros_like(V), where=size > 0)
+    squares = np.maximum(squares[:, flip], 0.0)
+    energy = np.cumsum(squares, axis=1)
+    d = 1 + np.sum(energy[:, :-1] <= variance * energy[:, -1:], axis=1)
+    d = np.where(energy[:, -1] > 0, d, 0)
+    rank = min(max(rank, int(d.max())), squares.shape[1])
+    return d, V[:, :, :rank].copy(), squares[:, :rank].copy()
+
+
+def intrinsic_dimension(graph: NeighborGraph, n_samples: int = 1000) -> int:
+    """The median dimension of local PCA on up to 20 neighbours, at up to ``n_samples`` samples spread over all."""
+    if graph.dimension is None:
+        graph.dimension = _median_dimension(graph, n_samples)
+    return graph.dimension
+
+
+def _median_dimension(graph: NeighborGraph, n_samples: int) -> int:
+    X = _check.need_points(graph.X, "the intrinsic dimension")
+    k = usual_neighbors(graph, 20)
+    some = np.unique(np.linspace(0, len(X) - 1, n_samples).astype(int))
+    offsets = np.zeros((some.size, k, X.shape[1]))
+    for place, i in enumerate(some):
+        row = slice(graph.indptr[i], graph.indptr[i + 1])
+        near = np.argsort(graph.sqdist[row], kind="stable")[1 : k + 1]
+        offsets[place, : near.size] = X[graph.indices[row][near]] - X[i]
+    d, _, _ = _local_pca(offsets, 0.9, 1)
+    return max(1, int(np.median(d)))
+
+
+def usual_neighbors(graph: NeighborGraph, most: int) -> int:
+    """How many neighbours an estimate may use on this graph: ``most``, or what the median sample has."""
+    return max(1, min(most, int(np.median(np.diff(graph.indptr))) - 1))
 
 
 def knn_density(graph: NeighborGraph, k: int = 16, dimension: int | None = None) -> Array:
@@ -106,23 +175,30 @@ def knn_density(graph: NeighborGraph, k: int = 16, dimension: int | None = None)
     return np.exp(np.log((k - 1) / (graph.n_points - 1)) - log_ball - d * np.log(radius))
 
 
-def balanced_density(graph: NeighborGraph, k: int = 16, dimension: int | None = None, iterations: int = 20) -> Array:
-    """Sampling density from quadrature weights: w > 0 with which sums over the samples are integrals, q = 1/(m w).
+def balanced_density(
+    graph: NeighborGraph, k: int | None = None, dimension: int | None = None, iterations: int = 20
+) -> Array:
+    """Sampling density from quadrature weights: w > 0 with which sums over samples are nearly integrals, q = 1/(m w).
 
-    With K_ij = exp(−|x_j − x_i|²/(2c s_i s_j)), c = 0.4 and s the radius r_k smoothed over 35 neighbours, w solves
-    Σ_j K_ij w_j = (2πc)^{d/2} s_i^d at every sample, by w ← w (Kw/target)^−1.6 repeated a few times. It follows the
-    fluctuations of the sampling closely, which makes it the most accurate for operators on random samples. At an edge
-    of the data it counts the missing side to the samples at the edge.
+    With K_ij = exp(−|x_j − x_i|²/(2c s_i s_j)), c = 0.4 and s the radius r_k smoothed over up to 35 neighbours, some
+    steps towards Σ_j K_ij w_j = (2πc)^{d/2} s_i^d at every sample: w ← w (target/Kw), each factor kept within ½ and 2.
+    The steps are few on purpose: they follow the fluctuations of the sampling, and more would follow those of K.
+
+    It is the most accurate density for operators on random samples, given a graph of 50 neighbours or more (k is 16, or
+    a quarter of the graph's neighbours if those are fewer than 64). At an edge of the data it counts the missing side
+    to the samples at the edge.
     """
     d = intrinsic_dimension(graph) if dimension is None else _check.count(dimension, "dimension", 1)
     iterations = _check.count(iterations, "iterations", 1)
-    s = smooth(graph, _positive_radius(graph, k), k=tangent_neighbors(graph, most=35))
+    if k is None:
+        k = max(1, min(16, usual_neighbors(graph, 64) // 4))
+    s = smooth(graph, _positive_radius(graph, k), k=usual_neighbors(graph, 35))
     c = 0.4
     K = gaussian_weights(graph, c * s, s)
     target = (2 * pi * c) ** (d / 2) * s**d
     w = target / over_neighbors(graph, K, np.ones(graph.n_points))
     for _ in range(iterations - 1):
-        w *= (over_neighbors(graph, K, w) / target) ** -1.6
+        w *= np.clip(target / over_neighbors(graph, K, w), 0.5, 2.0)
     return 1.0 / (graph.n_points * w)
 
 

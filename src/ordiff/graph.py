@@ -6,7 +6,6 @@ is an array over its m nodes or E edges. Each sample is a neighbour of itself, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -14,15 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _sparse
+from ordiff import _check, _sparse, neighbors
 from ordiff._check import Array, GraphError, IntArray
-
-# Up to this many coordinates a k-d tree beats comparing all pairs.
-_TREE_DIMENSION = 15
-# From this many points in more coordinates than that, approximate search beats comparing all pairs.
-_APPROXIMATE_SIZE = 50_000
-# Neighbours found at a time: bounds the memory of the search beside the graph itself.
-_SEARCH_BLOCK = 2_000_000
 
 
 def _read_only(array: Any) -> Any:
@@ -46,6 +38,7 @@ class NeighborGraph:
         self.indices: IntArray = _read_only(indices)
         self.sqdist: Array = _read_only(sqdist)
         self.X: Array | None = None if X is None else _read_only(X)
+        self.dimension: int | None = None  # once `geometry.intrinsic_dimension` has estimated it
 
     @classmethod
     def build(
@@ -76,34 +69,42 @@ class NeighborGraph:
             return cls._build_k(X, k, method, random_state)
         if method == "approximate":
             raise ValueError('method="approximate" finds k neighbours; with a radius the search is exact.')
-        return cls._build_radius(X, _check.positive(radius, "radius"))
+        return cls._build_radius(X, np.full(len(X), _check.positive(radius, "radius")))
 
     @classmethod
     def _build_k(cls, X: Array, k: int, method: str, random_state: int | None) -> NeighborGraph:
-        m, n = X.shape
-        if method == "auto":
-            big = n > _TREE_DIMENSION and m > _APPROXIMATE_SIZE
-            method = "approximate" if big and _has_pynndescent() else "exact"
+        m = len(X)
         indptr = np.arange(0, m * (k + 1) + 1, k + 1, dtype=_sparse.index_dtype(m * (k + 1)))
-        indices = np.empty(m * (k + 1), indptr.dtype)
-        search = _approximate(X, k + 1, random_state) if method == "approximate" else _exact(X, k + 1)
-        for start, found in search:
+        indices: Any = np.empty(m * (k + 1), indptr.dtype)
+        for start, found in neighbors.nearest(X, k + 1, method, random_state):
             indices[start * (k + 1) : start * (k + 1) + found.size] = found.ravel()
         return cls._finish(indptr, indices, X)
 
     @classmethod
-    def _build_radius(cls, X: Array, radius: float) -> NeighborGraph:
+    def _build_radius(cls, X: Array, radius: Array) -> NeighborGraph:
+        # the search may round either way at the rim, so it finds a little more, and exact distances decide
         counts, blocks = [], []
-        for found, lengths in _within(X, radius):
+        for found, lengths in neighbors.within(X, radius):
             counts.append(lengths)
             blocks.append(found)
         indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts), dtype=np.int64)])
         dtype = _sparse.index_dtype(int(indptr[-1]))
-        return cls._finish(indptr.astype(dtype), np.concatenate(blocks).astype(dtype, copy=False), X)
+        graph = cls._finish(indptr.astype(dtype), np.concatenate(blocks).astype(dtype, copy=False), X)
+        limit = radius[0] ** 2 if np.ptp(radius) == 0 else (radius**2)[graph.sources()]
+        return graph._only(graph._sqdist <= limit)
+
+    def _only(self, kept: NDArray[np.bool_]) -> NeighborGraph:
+        """The graph with these edges, and each sample's own."""
+        kept[self.selves] = True
+        if kept.all():
+            return self
+        indptr = np.concatenate([[0], np.cumsum(np.add.reduceat(kept, self._indptr[:-1], dtype=np.int64))])
+        return NeighborGraph(indptr.astype(self._indptr.dtype), self._indices[kept], self._sqdist[kept], self._X)
 
     @classmethod
     def _finish(cls, indptr: IntArray, indices: IntArray, X: Array) -> NeighborGraph:
         """Self in every row, rows sorted, exact squared distances."""
+        assert indices.max() < len(X)
         _sparse.over_rows(_sparse.self_and_sort, indptr, _sparse.unsigned(indices))
         sqdist = np.empty(indices.size)
         _sparse.over_rows(_sparse.square_distances, indptr, _sparse.unsigned(indices), X, sqdist)
@@ -127,6 +128,11 @@ class NeighborGraph:
             edges = dense
             rows, columns = np.nonzero(dense != np.inf)
             distance = dense[rows, columns]
+            if np.count_nonzero(distance == 0) > 0.5 * dense.size > 4:
+                raise ValueError(
+                    "most entries of the dense D are 0, which would make those points coincide: pass a neighbour graph "
+                    "as a sparse matrix, or mark missing distances by infinity."
+                )
         m = edges.shape[0]
         if edges.shape != (m, m) or m < 2:
             raise ValueError(f"D must be a square matrix of distances of 2 or more points; got shape {edges.shape}.")
@@ -137,6 +143,7 @@ class NeighborGraph:
         selves = np.flatnonzero(absent)
         rows, columns = np.concatenate([rows, selves]), np.concatenate([columns, selves])
         distance = np.concatenate([distance, np.zeros(selves.size)]).astype(np.float64)
+        distance[rows == columns] = 0.0  # rounding of scikit-learn's euclidean_distances
         order = np.lexsort((columns, rows))
         rows, columns = rows[order], columns[order]
         twice = (np.diff(rows) == 0) & (np.diff(columns) == 0)
@@ -162,14 +169,42 @@ class NeighborGraph:
         return int(self.indices.size)
 
     @cached_property
-    def n_components(self) -> int:
-        """The number of parts that no edge joins, edges taken in both directions."""
-        return int(self._components()[0])
-
-    def _components(self) -> tuple[int, NDArray[np.int32]]:
+    def components(self) -> NDArray[np.int32]:
+        """The part that each sample is in, (m,), edges taken in both directions; 0 is the largest part."""
         from scipy.sparse.csgraph import connected_components
 
-        return connected_components(self.matrix(np.ones(self.n_edges)), directed=True, connection="weak")
+        _, part = connected_components(self.matrix(np.ones(self.n_edges)), directed=True, connection="weak")
+        order = np.argsort(-np.bincount(part), kind="stable")
+        return np.argsort(order)[part].astype(np.int32)
+
+    @property
+    def n_components(self) -> int:
+        """The number of parts that no edge joins."""
+        return int(self.components.max()) + 1
+
+    def geodesic(self, sources: ArrayLike, weights: ArrayLike | None = None) -> Array:
+        """The expected graph distance Σ_s w_s d(s, j) of every sample j from the ``sources`` (indices), (m,).
+
+        Edges are taken in both directions. ``weights`` default to equal ones; they are scaled to sum to 1.
+        """
+        from scipy.sparse.csgraph import dijkstra
+
+        sources = _check.indices(sources, self.n_points, "sources")
+        w = np.ones(sources.size) if weights is None else _check.nodes(weights, sources.size, "weights")
+        if not ((w >= 0).all() and w.sum() > 0):
+            raise ValueError("weights must not be negative, and not all 0.")
+        lengths = self.matrix(np.sqrt(self._sqdist))
+        total = np.zeros(self.n_points)
+        for source, share in zip(sources[w > 0], w[w > 0] / w.sum(), strict=True):
+            total += share * dijkstra(lengths, directed=False, indices=source)
+        lost = ~np.isfinite(total)
+        if lost.any():
+            raise GraphError(
+                f"{lost.sum()} of {self.n_points} samples cannot be reached from the start, the first at index "
+                f"{int(np.argmax(lost))}: the graph has {_parts(self)}. Use more neighbours, or a rule that joins the "
+                "parts; `threshold_graph` says which."
+            )
+        return total
 
     def matrix(self, data: Array) -> sp.csr_array:
         """The sparse matrix with this pattern and these edge values, (E,); the pattern is shared, not copied."""
@@ -181,30 +216,88 @@ class NeighborGraph:
         return np.repeat(np.arange(start, stop), np.diff(self.indptr[start : stop + 1]))
 
     @cached_property
-    def reach(self) -> Array:
-        """The squared distance to the farthest neighbour of every sample, (m,); infinite where that is all samples."""
-        farthest = np.maximum.reduceat(self.sqdist, self.indptr[:-1])
-        farthest[np.diff(self.indptr) == self.n_points] = np.inf
-        return farthest
+    def _summary(self) -> tuple[NDArray[np.intp], Array, Array]:
+        m = self.n_points
+        selves, spacing, reach = np.empty(m, np.intp), np.empty(m), np.empty(m)
+        indices = _sparse.unsigned(self._indices)
+        _sparse.over_rows(_sparse.row_summary, self._indptr, indices, self._sqdist, selves, spacing, reach)
+        return selves, spacing, reach
 
-    def nearest(self, k: int) -> tuple[NDArray[np.intp], Array]:
-        """The k nearest others of every sample, nearest first: indices and distances, (m, k) each."""
+    @property
+    def selves(self) -> NDArray[np.intp]:
+        """Where in the edges each sample is its own neighbour, (m,)."""
+        return self._summary[0]
+
+    @property
+    def spacing(self) -> Array:
+        """The squared distance to the nearest other neighbour, (m,); infinite where there is none."""
+        return self._summary[1]
+
+    @property
+    def reach(self) -> Array:
+        """The squared distance to the farthest neighbour, (m,)."""
+        return self._summary[2]
+
+    @cached_property
+    def local_order(self) -> tuple[NDArray[np.uint32], IntArray, IntArray, IntArray]:
+        """The samples in an order that keeps neighbours together in memory, and the pattern in that order.
+
+        Returns the order, indptr, indices and, for each entry, the edge that it was. Along a Morton curve of the
+        leading three principal coordinates; without coordinates, by reverse Cuthill–McKee.
+        """
+        if self._X is None:
+            from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+            order = reverse_cuthill_mckee(self.matrix(np.ones(self.n_edges)), symmetric_mode=False)
+        else:
+            order = np.argsort(_morton_code(self._X), kind="stable")
+        m = self.n_points
+        order, rank = order.astype(np.uint32), np.empty(m, np.uint32)
+        rank[order] = np.arange(m)
+        indptr = np.concatenate([[0], np.cumsum(np.diff(self._indptr)[order])]).astype(self._indptr.dtype)
+        indices, edges = np.empty_like(self._indices), np.empty_like(self._indices)
+        old = (self._indptr, _sparse.unsigned(self._indices))
+        _sparse.over_rows(_sparse.permuted_rows, indptr, *old, order, rank, _sparse.unsigned(indices), edges)
+        return order, indptr, indices, edges
+
+    def nearest(self, k: int, pad: bool = False) -> tuple[NDArray[np.intp], Array]:
+        """The k nearest others of every sample, nearest first: indices and distances, (m, k) each.
+
+        A sample with fewer is an error, or, with ``pad``, is filled up with itself at distance 0.
+        """
         degrees = np.diff(self.indptr) - 1
-        if degrees.min() < k:
+        if degrees.min() < k and not pad:
             at = int(np.argmin(degrees))
             raise GraphError(
                 f"this needs {k} neighbours per sample, but sample {at} has {degrees[at]} besides itself: "
                 f"build the graph with k ≥ {k} or a larger radius."
             )
-        neighbors = np.empty((self.n_points, k), np.intp)
-        distances = np.empty((self.n_points, k))
+        found = np.tile(np.arange(self.n_points)[:, None], (1, k))
+        distances = np.zeros((self.n_points, k))
         indices = _sparse.unsigned(self._indices)
-        _sparse.over_rows(_sparse.nearest, self._indptr, indices, self._sqdist, k, neighbors, distances)
-        return neighbors, distances
+        _sparse.over_rows(_sparse.nearest, self._indptr, indices, self._sqdist, k, found, distances)
+        return found, distances
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NeighborGraph, (self._indptr, self._indices, self._sqdist, self._X)
 
     def __repr__(self) -> str:
         where = "distances only" if self.X is None else f"{self.X.shape[1]} coordinates"
         return f"NeighborGraph({self.n_points} points, {self.n_edges} edges, {where})"
+
+
+def _morton_code(X: Array) -> NDArray[np.uint64]:
+    """The place of each point on a Morton curve of its leading three principal coordinates, 20 bits each."""
+    Y = X - X.mean(axis=0)
+    if Y.shape[1] > 3:
+        Y = Y @ np.linalg.eigh(Y.T @ Y)[1][:, -3:]
+    low, span = Y.min(axis=0), np.ptp(Y, axis=0).max()
+    cells = ((Y - low) * ((2**20 - 1) / span if span > 0 else 0.0)).astype(np.uint64)
+    code = np.zeros(len(X), np.uint64)
+    for bit in range(20):
+        for axis in range(cells.shape[1]):
+            code |= ((cells[:, axis] >> np.uint64(bit)) & np.uint64(1)) << np.uint64(3 * bit + axis)
+    return code
 
 
 def _check_distances(rows: IntArray, columns: IntArray, distance: Array) -> None:
@@ -215,7 +308,7 @@ def _check_distances(rows: IntArray, columns: IntArray, distance: Array) -> None
             f"distances must be finite and not negative; D[{rows[at]}, {columns[at]}] is {distance[at]}. "
             "If D holds similarities or connectivities, pass the distances instead."
         )
-    loop = (rows == columns) & (distance != 0)
+    loop = (rows == columns) & (distance > 1e-6 * distance.max(initial=0.0))
     if loop.any():
         at = int(np.argmax(loop))
         raise ValueError(
@@ -224,71 +317,122 @@ def _check_distances(rows: IntArray, columns: IntArray, distance: Array) -> None
         )
 
 
-# ---------------------------------------------------------------------------------------------- searches
+def _parts(graph: NeighborGraph) -> str:
+    """ "3 parts of 120, 40 and 2 samples"."""
+    sizes = np.bincount(graph.components)
+    shown = [str(size) for size in sizes[:5]] + (["…"] if sizes.size > 5 else [])
+    listed = ", ".join(shown[:-1]) + " and " + shown[-1] if len(shown) > 1 else shown[0]
+    return f"{sizes.size} part{'s' if sizes.size > 1 else ''} of {listed} samples"
 
 
-def _has_pynndescent() -> bool:
-    from importlib.util import find_spec
+# ------------------------------------------------------------------------------------------ threshold graphs
 
-    return find_spec("pynndescent") is not None
+RULES = ("knn", "and", "or", "cknn")
+# Edges of the graph in which the value that would join the parts is looked for.
+_JOIN_EDGES = 20_000_000
 
 
-def _exact(X: Array, k: int) -> Iterator[tuple[int, IntArray]]:
-    """(first row, indices of the k nearest including self) in blocks of rows."""
-    step = max(1, _SEARCH_BLOCK // k)
-    if X.shape[1] <= _TREE_DIMENSION:
-        from scipy.spatial import cKDTree
+def threshold_graph(X: ArrayLike, k: int = 10, rule: str = "cknn", delta: float = 1.0) -> NeighborGraph:
+    """The graph of all pairs closer than a threshold made of r_k, the distance to the k-th other sample.
 
-        tree = cKDTree(X)
-        for start in range(0, len(X), step):
-            yield start, tree.query(X[start : start + step], k, workers=-1)[1]
+    rule: "knn" d ≤ r_k(i), which is not symmetric; "and" d ≤ min(r_k(i), r_k(j)); "or" d ≤ max(r_k(i), r_k(j)); "cknn",
+    the continuous k-nearest-neighbour graph, d ≤ δ √(r_k(i) r_k(j)), which follows the density and keeps the topology.
+    Of samples tied at r_k(i) the first three keep as many as make k. A graph in several parts is warned of, with the
+    smallest k (or δ) that joins them.
+
+    >>> import numpy as np, ordiff as od
+    >>> x = np.linspace(0, 1, 50).reshape(-1, 1)
+    >>> od.threshold_graph(x, k=3).n_components
+    1
+    """
+    X = _check.points(X).copy()
+    k = _check.count(k, "k", 1, len(X) - 1, f"There are only {len(X)} points.")
+    delta = _check.positive(delta, "delta")
+    _check.option(rule, "rule", RULES)
+    graph = _by_rule(X, k, rule, delta)
+    if graph.n_components > 1:
+        _check.warn(f"the graph has {_parts(graph)}. {_what_joins(X, k, rule, graph)}")
+    return graph
+
+
+def _by_rule(X: Array, k: int, rule: str, delta: float) -> NeighborGraph:
+    near = NeighborGraph._build_k(X, k, "auto", None)
+    if rule == "knn":
+        return near
+    if rule in ("and", "or"):
+        pattern = near.matrix(np.ones(near.n_edges))
+        pattern = sp.csr_array(pattern.multiply(pattern.T) if rule == "and" else pattern + pattern.T)
+        return NeighborGraph._finish(pattern.indptr, pattern.indices, X)
+    # r_k is 1-Lipschitz, so d ≤ δ√(r_i r_j) implies d ≤ δ√(r_i (r_i + d)), that is d ≤ c r_i
+    r = near.nearest(k)[1][:, -1]
+    c = 0.5 * (delta**2 + np.sqrt(delta**4 + 4 * delta**2))
+    wide = NeighborGraph._build_radius(X, c * r * (1 + 1e-12))
+    # with room for the rounding of √, so that mutual k-th neighbours are kept
+    return wide._only(wide._sqdist <= delta**2 * (1 + 1e-12) * r[wide.sources()] * r[wide._indices])
+
+
+def _what_joins(X: Array, k: int, rule: str, graph: NeighborGraph) -> str:
+    """The smallest k, or δ, whose graph is connected: the longest edge of a minimum spanning tree in that measure."""
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
+    m = len(X)
+    most = max(k, min(m - 1, _JOIN_EDGES // m))
+    wide = NeighborGraph._build_k(X, most, "auto", None)
+    by_row = wide.sqdist.reshape(m, most + 1)
+    if rule == "cknn":
+        r = np.sqrt(np.partition(by_row, k, axis=1)[:, k])
+        cost = np.sqrt(wide.sqdist / np.maximum(r[wide.sources()] * r[wide.indices], np.finfo(float).tiny))
     else:
-        from sklearn.neighbors import NearestNeighbors
-
-        search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
-        for start in range(0, len(X), step):
-            yield start, search.kneighbors(X[start : start + step], return_distance=False)
-
-
-def _approximate(X: Array, k: int, random_state: int | None) -> Iterator[tuple[int, IntArray]]:
-    try:
-        from pynndescent import NNDescent
-    except ImportError:
-        raise _check.missing_extra("pynndescent", "approximate", 'method="approximate"') from None
-    # The descent finds the nearest of a list well and its tail less well: ask for more than is kept.
-    index = NNDescent(X, n_neighbors=k + max(10, k // 2), random_state=random_state)
-    found = index.neighbor_graph[0][:, :k]
-    # −1 marks a place that the descent left empty: those rows are searched exactly
-    short = np.flatnonzero((found < 0).any(axis=1))
-    if short.size:
-        from sklearn.neighbors import NearestNeighbors
-
-        exact = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
-        found[short] = exact.kneighbors(X[short], return_distance=False)
-    yield 0, found
+        cost = np.argsort(np.argsort(by_row, axis=1, kind="stable"), axis=1).ravel().astype(float)
+    edges = wide.matrix(np.maximum(cost, np.finfo(float).tiny))  # a stored 0 would be no edge
+    if rule == "and":
+        both = wide.matrix(np.ones(wide.n_edges))
+        edges = edges.maximum(edges.T).multiply(both.multiply(both.T))
+    tree = minimum_spanning_tree(sp.csr_array(edges))  # takes the smaller of the two directions of an edge
+    if tree.nnz < m - 1:
+        return f"No k up to {most} joins them: they lie far apart. Treat the parts separately, or remove the outliers."
+    longest = float(tree.data.max())
+    if rule == "cknn":
+        return f"The smallest delta that joins them is {np.ceil(longest * 1000) / 1000:g} (at k = {k})."
+    return f"The smallest k that joins them is {round(longest)}."
 
 
-def _within(X: Array, radius: float) -> Iterator[tuple[IntArray, IntArray]]:
-    """(indices, number in each row) of all points within the radius, in blocks of rows."""
-    if X.shape[1] <= _TREE_DIMENSION:
-        from scipy.spatial import cKDTree
+# ------------------------------------------------------------------------------------------- geodesic order
 
-        tree = cKDTree(X)
-        counts = tree.query_ball_point(X, radius, workers=-1, return_length=True)
-        step = max(1, _SEARCH_BLOCK // int(counts.max()))
-        for start in range(0, len(X), step):
-            rows = X[start : start + step]
-            most = int(counts[start : start + step].max())
-            distance, found = tree.query(rows, most, distance_upper_bound=np.nextafter(radius, np.inf), workers=-1)
-            kept = (distance <= radius).reshape(len(rows), -1)
-            yield found.reshape(len(rows), -1)[kept].astype(np.int32), kept.sum(axis=1)
-    else:
-        from sklearn.neighbors import NearestNeighbors
 
-        search = NearestNeighbors(radius=radius, algorithm="brute").fit(X)
-        step = max(1, _SEARCH_BLOCK // len(X))
-        for start in range(0, len(X), step):
-            found = search.radius_neighbors(X[start : start + step], return_distance=False)
-            # rounding may lose a point's own index when the radius is tiny
-            found = [np.append(row[row != i], i) for i, row in enumerate(found, start)]
-            yield np.concatenate(found).astype(np.int32), np.array([len(row) for row in found])
+def geodesic_order(graph: NeighborGraph, start: ArrayLike) -> Array:
+    """The distance from the start along the graph, (m,): an ordering where none is known.
+
+    start: a sample's index, several indices, a point (n,) of decimal numbers (the nearest sample is taken), or an
+    initial mass on the samples (m,), for which it is the expected distance. Use a graph of short edges, such as that
+    of `threshold_graph`.
+
+    >>> import numpy as np, ordiff as od
+    >>> x = np.linspace(0, 1, 50).reshape(-1, 1)
+    >>> l = od.geodesic_order(od.threshold_graph(x, k=3), start=0)
+    >>> bool(np.allclose(l, x[:, 0]))
+    True
+    """
+    array = np.atleast_1d(np.asarray(start))
+    n = None if graph.X is None else graph.X.shape[1]
+    if array.dtype.kind in "iu" and array.shape != (graph.n_points,):
+        if array.shape == (n,) and array.size > 1:
+            raise ValueError(
+                f"start = {array.tolist()} may be a point or {n} samples: write a point with decimals "
+                f"({array.astype(float).tolist()}), and use graph.geodesic for indices."
+            )
+        return graph.geodesic(array)
+    if array.shape == (graph.n_points,) and n != graph.n_points:
+        mass = _check.nodes(array, graph.n_points, "start")
+        return graph.geodesic(np.flatnonzero(mass), mass[mass != 0])
+    X = _check.need_points(graph.X, "a start given by its coordinates")
+    point = _check.nodes(array, X.shape[1], "start")
+    distance = np.linalg.norm(X - point, axis=1)
+    nearest = int(np.argmin(distance))
+    typical = float(np.sqrt(np.median(graph.reach)))
+    if distance[nearest] > 10 * typical:
+        raise ValueError(
+            f"the start is {distance[nearest]:.3g} from the nearest sample ({nearest}), more than ten times the reach "
+            f"of the graph ({typical:.3g}): check its coordinates and units."
+        )
+    return graph.geodesic(nearest)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _check, _sparse
 from ordiff._check import Array
@@ -25,6 +26,10 @@ from ordiff.graph import NeighborGraph
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
+
+
+# From this many steps on this many edges the operator is sorted for locality first.
+_MANY_STEPS, _MANY_EDGES = 30, 2_000_000
 
 
 class Generator(ABC):
@@ -79,19 +84,25 @@ class Chain(Generator):
     def backward(self, f: ArrayLike, steps: int = 1) -> Array:
         """P^steps f: the expectation of f after ``steps`` steps of length ε, from every sample."""
         f = _check.functions(f, self.graph.n_points).copy()
-        for _ in range(_check.count(steps, "steps", 0)):
-            f = self._pull(f)
-        return f
+        return self._steps(f, _check.count(steps, "steps", 0), forward=False)
 
     def forward(self, mass: ArrayLike, steps: int = 1) -> Array:
         """(Pᵀ)^steps mass: where a probability mass on the samples is after ``steps`` steps."""
         mass = _check.functions(mass, self.graph.n_points, "mass").copy()
-        for _ in range(_check.count(steps, "steps", 0)):
-            mass = self._push(mass)
-        return mass
+        return self._steps(mass, _check.count(steps, "steps", 0), forward=True)
+
+    def _steps(self, f: Array, steps: int, *, forward: bool) -> Array:
+        for _ in range(steps):
+            f = self._push(f) if forward else self._pull(f)
+        return f
 
     def __matmul__(self, f: ArrayLike) -> Array:
         return self._pull(_check.functions(f, self.graph.n_points))
+
+    @property
+    @abstractmethod
+    def factors(self) -> tuple[MarkovOperator, ...]:
+        """The sparse matrices whose product this is."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -117,15 +128,40 @@ class MarkovOperator(Chain):
 
     @property
     def matrix(self) -> sp.csr_array:
-        """P as a SciPy matrix. It shares its memory with the operator and the graph, and is read-only."""
+        """P as a SciPy matrix. It shares its memory with the operator and the graph, and is read-only: `.copy()` it
+        for functions that work in place."""
         data = self._data.view()
         data.flags.writeable = False
         return self.graph.matrix(data)
+
+    @property
+    def factors(self) -> tuple[MarkovOperator, ...]:
+        return (self,)
+
+    def staying(self) -> Array:
+        """P_ii, the probability of staying put, (m,)."""
+        return self._data[self.graph.selves]
 
     def undirected(self) -> Generator:
         if self._twin is None:
             raise ValueError("this operator was not built by a kernel, so its driftless twin is unknown.")
         return self._twin()
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.uint32], MarkovOperator]:
+        """The samples in an order that keeps neighbours together, and this operator in that order."""
+        order, indptr, indices, edges = self.graph.local_order
+        pattern = NeighborGraph(indptr, indices, _sparse.EMPTY)
+        return order, MarkovOperator(pattern, self._data[edges], self.eps, self.density[order])
+
+    def _steps(self, f: Array, steps: int, *, forward: bool) -> Array:
+        # a sorted copy takes the time of some ten steps to make, and each step then takes half as long
+        if steps < _MANY_STEPS or self.graph.n_edges < _MANY_EDGES:
+            return super()._steps(f, steps, forward=forward)
+        order, chain = self._sorted
+        out = np.empty_like(f)
+        out[order] = Chain._steps(chain, f[order], steps, forward=forward)
+        return out
 
     def _pull(self, f: Array) -> Array:
         return over_neighbors(self.graph, self._data, f)
@@ -150,8 +186,12 @@ class Product(Chain):
     def __init__(
         self, factors: tuple[MarkovOperator, ...], eps: float, *, kernel: Any = None, twin: Callable[[], Generator]
     ) -> None:
-        self.factors, self.eps, self.kernel, self._twin = factors, eps, kernel, twin
+        self._factors, self.eps, self.kernel, self._twin = factors, eps, kernel, twin
         self.graph, self.density = factors[0].graph, factors[0].density
+
+    @property
+    def factors(self) -> tuple[MarkovOperator, ...]:
+        return self._factors
 
     @property
     def matrix(self) -> LinearOperator:

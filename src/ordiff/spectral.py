@@ -35,6 +35,11 @@ def eigenbasis(
     eps = _check.positive(eps, "eps")
     m = graph.n_points
     n_functions = _check.count(n_functions, "n_functions", 1, m - 1, f"There are {m} samples.")
+    if graph.n_components > 1:
+        _check.warn(
+            f"the graph has {graph.n_components} parts, whose eigenfunctions are unrelated: use more neighbours, or "
+            "treat the parts (graph.components) separately."
+        )
     q = Kernel().density_on(graph, density)
     K = graph.matrix(np.exp(-0.5 * graph.sqdist / eps))
     K = sp.csr_array(K.maximum(K.T))

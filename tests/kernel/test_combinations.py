@@ -10,7 +10,7 @@ import ordiff as od
 from reference import COMBINATIONS, Surface, make_kernel, naive_operator
 
 # small graphs with wide steps: what is tested is the arithmetic
-pytestmark = pytest.mark.filterwarnings("ignore:the graph is too small")
+pytestmark = pytest.mark.filterwarnings("ignore:the graph is too small", "ignore:eps = ")
 
 EPS, ALPHA = 0.4, 0.7
 

@@ -11,7 +11,7 @@ from ordiff.kernel.profile import PROFILES
 from reference import Surface
 
 # small graphs with wide steps: what is tested is the arithmetic
-pytestmark = pytest.mark.filterwarnings("ignore:the graph is too small")
+pytestmark = pytest.mark.filterwarnings("ignore:the graph is too small", "ignore:eps = ")
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +22,22 @@ def surface():
 @pytest.fixture(scope="module")
 def graph(surface):
     return od.NeighborGraph.build(surface.X, k=20)
+
+
+def test_the_fast_exponential(rng):
+    """To 2 units in the last place, 0 far below, and NaN stays NaN: that is how a bad row is found."""
+    from ordiff import _sparse
+
+    x = np.concatenate([-rng.exponential(20, 100_000), [0.0, -1e-300, -707.999, -709.0, -1e9, -np.inf]])
+    p, bits = x.copy(), np.empty(x.size, np.int64)
+    _sparse.exp_row(p, 0.0, bits.view(np.float64), bits)
+    near = x > -708
+    np.testing.assert_allclose(p[near], np.exp(x[near]), rtol=4.5e-16)
+    assert (p[~near] == 0).all()
+    p = np.array([np.nan, -1.0])
+    _sparse.exp_row(p, 0.0, bits[:2].view(np.float64), bits[:2])
+    assert np.isnan(p[0])
+    assert p[1] == pytest.approx(np.exp(-1), rel=1e-15)
 
 
 # --------------------------------------------------------------------------------------------------- profiles
@@ -118,11 +134,14 @@ def test_plain_values_are_a_global_ordering(surface, graph):
         (lambda s: od.Ordering.local(3.0), "takes a function of two index arrays"),
         (lambda s: od.Ordering.local(lambda i, j: 1.0), r"returned shape \(\)"),
         (lambda s: od.Ordering.local(lambda i, j: np.where(j == 5, np.nan, 0.0)), r"is nan for the pair \(\d+, 5\)"),
+        (lambda s: od.Ordering.local(lambda i, j: 10.0 + j - i), r"is 10 for the pair \(0, 0\), where it must be 0"),
         (lambda s: od.Ordering.field(np.ones((60, 2))), r"V must have shape \(60, 3\)"),
         (lambda s: od.Ordering.cyclic(s.l, 0.0), "period must be one positive number"),
         (lambda s: od.Ordering.piecewise(np.full(60, 3), s.table), r"labels must be 0..2 .* it is 3 at index 0"),
         (lambda s: od.Ordering.piecewise(np.zeros(60), s.table), "labels must be whole numbers"),
         (lambda s: [od.Ordering(s.l), s.l], "must hold Ordering objects only"),
+        (lambda s: [s.l, s.l], "wrap each array in Ordering"),
+        (lambda s: od.Ordering.piecewise(s.labels, s.l), r"values must have shape \(labels, samples\)"),
     ],
 )
 def test_ordering_errors(surface, graph, make, message):
@@ -154,6 +173,55 @@ def test_ordering_errors(surface, graph, make, message):
 def test_kernel_errors(graph, options, message):
     with pytest.raises(ValueError, match=message):
         od.Kernel(**options).operator(graph, 0.1)
+
+
+def test_a_direction_without_diffusion_is_refused(rng):
+    X = rng.uniform(-1, 1, (300, 2))
+    graph = od.NeighborGraph.build(X, k=30)
+    flat = np.tile(np.diag([1.0, 0.0]), (300, 1, 1))
+    with pytest.raises(ValueError, match="rank 1, but the data have dimension 2"):
+        od.Kernel(anisotropy=flat).operator(graph, 0.02)
+    flat[:150] = np.eye(2)
+    with pytest.raises(ValueError, match="rank 2 in places, but 1 at index 150"):
+        od.Kernel(anisotropy=flat).operator(graph, 0.02)
+    with pytest.raises(ValueError, match="positive definite"):
+        od.Kernel(anisotropy=np.tile(np.diag([1.0, 0, -1]), (60, 1, 1))).operator(
+            od.NeighborGraph.build(rng.normal(size=(60, 3)), k=20), 0.1
+        )
+
+
+def test_opposite_drifts_cancel_for_every_profile(surface, graph):
+    V = surface.gradients[0]
+    for profile in PROFILES:
+        none = od.Kernel(profile=profile, dimension=2).operator(graph, 0.4).matrix.data
+        both = od.Kernel([od.Ordering.field(V), od.Ordering.field(-V)], profile=profile, dimension=2)
+        np.testing.assert_allclose(both.operator(graph, 0.4).matrix.data, none, rtol=1e-12, atol=1e-15)
+
+
+def test_a_gaussian_of_another_width_is_not_the_gaussian(graph):
+    class Narrow(od.Gaussian):
+        def log_value(self, u):
+            return -u
+
+        def second_moment(self, dimension):
+            return 0.5
+
+    plain = od.Kernel(noise=0.5).operator(graph, 0.1).matrix.data
+    np.testing.assert_allclose(
+        od.Kernel(noise=0.5, profile=Narrow()).operator(graph, 0.1).matrix.data, plain, rtol=1e-12
+    )
+
+
+def test_the_gradient_of_a_local_function_is_estimated_with_flat_indices(surface, graph):
+    """The function sees one-dimensional index arrays, whoever calls it."""
+    shapes = []
+
+    def fn(i, j):
+        shapes.append((i.ndim, j.ndim))
+        return ((surface.X[j] - surface.X[i]) * [1.0, 2.0, 0.0]).sum(axis=1)
+
+    od.Kernel(od.Ordering.local(fn, scale="gradient")).operator(graph, 0.1)
+    assert set(shapes) == {(1, 1)}
 
 
 def test_the_lift_of_a_tensor_is_block_diagonal(surface):

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ordiff import _check, _sparse
 from ordiff._check import Array
-from ordiff.geometry import balanced_density, intrinsic_dimension, knn_density, tangent_neighbors
+from ordiff.geometry import balanced_density, intrinsic_dimension, knn_density, usual_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.bandwidth import Bandwidth
 from ordiff.kernel.metric import Metric
@@ -50,8 +50,13 @@ class Kernel:
     dimension: int | None = None
 
     def __post_init__(self) -> None:
-        as_orderings(self.ordering)
+        object.__setattr__(self, "ordering", as_orderings(self.ordering))
         as_profile(self.profile)
+        # copies: what is changed later outside changes nothing here
+        for name in ("noise", "noise_right", "anisotropy", "basis"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, Bandwidth | Metric):
+                object.__setattr__(self, name, np.array(value))
         _check.number(self.beta, "beta")
         if self.noise_right is not None and self.beta != 1.0:
             raise ValueError("give noise_right or beta, not both: each defines the bandwidth at the far point.")
@@ -61,6 +66,8 @@ class Kernel:
             _check.positive(self.normal_weight, "normal_weight")
         if self.dimension is not None:
             _check.count(self.dimension, "dimension", 1)
+        if self.noise is None:
+            raise ValueError("noise is None; give a positive number or an (m,) array.")
 
     # ------------------------------------------------------------------------------------ parts on a graph
 
@@ -74,7 +81,14 @@ class Kernel:
         if self.anisotropy is None or isinstance(self.anisotropy, Metric):
             return self.anisotropy
         X = _check.need_points(graph.X, "anisotropic diffusion")
-        return Metric.make(X, self.anisotropy, self.basis, self.normal_factor)
+        metric = Metric.make(X, self.anisotropy, self.basis, self.normal_factor)
+        rank = metric.variances.shape[1]
+        if rank < X.shape[1] and self.basis is None and rank < (d := self.dimension_on(graph)):
+            raise ValueError(
+                f"anisotropy has rank {rank}, but the data have dimension {d}: a direction without diffusion is taken "
+                "for one off the data. Add a small multiple of the projector on the tangent space, or give a basis."
+            )
+        return metric
 
     def bandwidth_on(self, graph: NeighborGraph) -> Bandwidth:
         """The bandwidth at the samples."""
@@ -91,7 +105,26 @@ class Kernel:
 
     def dimension_on(self, graph: NeighborGraph) -> int:
         """The intrinsic dimension: known, or estimated."""
-        return self.known_dimension or intrinsic_dimension(graph)
+        d = self.known_dimension or intrinsic_dimension(graph)
+        if graph.X is not None and d > graph.X.shape[1]:
+            raise ValueError(f"dimension is {d}, but the samples have only {graph.X.shape[1]} coordinates.")
+        return d
+
+    def on(self, graph: NeighborGraph) -> Kernel:
+        """The same kernel with all that depends on the graph alone worked out once: decompositions and gradients."""
+        metric, gaussian = self.metric_on(graph), type(as_profile(self.profile)) is Gaussian
+        needs_gradient = not gaussian or (metric is not None and not self.coupled)
+        for ordering in self.ordering:
+            ordering.check(graph)
+        return replace(
+            self,
+            ordering=tuple(o.on(graph) if needs_gradient or isinstance(o.scale, str) else o for o in self.ordering),
+            noise=self.bandwidth_on(graph),
+            noise_right=None,
+            beta=1.0,
+            anisotropy=metric,
+            dimension=self.known_dimension if gaussian else self.dimension_on(graph),
+        )
 
     def undirected(self) -> Kernel:
         """The same kernel without its orderings."""
@@ -111,7 +144,7 @@ class Kernel:
 
         density: the sampling density q up to a factor: None (uniform), (m,), "knn" (`knn_density` of 12
         neighbours), or "balanced" (`balanced_density`: the most accurate on random samples).
-        alpha: 1 removes the density from the dynamics; in general the drift gains (1 − α) ρ² ∇q/q.
+        alpha: 1 removes the density from the dynamics; in general the drift gains (1 − α) ρ²A ∇q/q.
         weight: w, (m,), a further positive factor at the far point (for instance the square root of a target density).
         """
         eps = _check.positive(eps, "eps")
@@ -119,22 +152,23 @@ class Kernel:
         q = self.density_on(graph, density)
         log_weight = -alpha * np.log(q) if np.ptp(q) > 0 and alpha != 0 else _sparse.EMPTY
         if weight is not None:
-            log_w = np.log(_check.node_or_scalar(weight, graph.n_points, "weight", positive=True))
-            log_weight = log_w + (log_weight if log_weight.size else 0.0)
-        variance = eps * self.bandwidth_on(graph).diffusion()
-        metric = self.metric_on(graph)
-        variance = variance if metric is None else variance * metric.variances.max(axis=1)
-        coordinates = 2 if graph.X is None else graph.X.shape[1]
-        _check.warn_if_cut(graph.reach, variance, eps, self.known_dimension or min(coordinates, 2))
-        data = self._rows(graph, eps, log_weight)
-        return MarkovOperator(
-            graph,
-            data,
-            eps,
-            q,
-            kernel=self,
-            twin=lambda: self.undirected().operator(graph, eps, q, alpha, weight),
-        )
+            weight = _check.node_or_scalar(weight, graph.n_points, "weight", positive=True).copy()
+            log_weight = np.log(weight) + (log_weight if log_weight.size else 0.0)
+        kernel = self.on(graph)
+        data = kernel._rows(graph, eps, log_weight)
+        twin = _Twin(kernel, graph, eps, q.copy(), alpha, weight)
+        op = MarkovOperator(graph, data, eps, q, kernel=kernel, twin=twin)
+        kernel._warn_of_step(graph, op)
+        return op
+
+    def _warn_of_step(self, graph: NeighborGraph, op: MarkovOperator) -> None:
+        """Tell when the step is too long for the graph, or too short for the sampling."""
+        rho2, metric = self.bandwidth_on(graph).diffusion(), self.metric_on(graph)
+        widest = rho2 if metric is None else rho2 * metric.variances.max(axis=1)
+        d = self.known_dimension or (1 if graph.X is None else intrinsic_dimension(graph))
+        reach = np.where(np.diff(graph.indptr) == graph.n_points, np.inf, graph.reach)  # all samples: nothing is cut
+        _check.warn_if_cut(reach, op.eps * widest, op.eps, d)
+        _check.warn_if_stuck(op.staying(), op.eps, float(np.median(graph.spacing / rho2)))
 
     def density_on(self, graph: NeighborGraph, density: ArrayLike | str | None) -> Array:
         """The sampling density at the samples, up to a factor."""
@@ -142,9 +176,10 @@ class Kernel:
             return np.ones(graph.n_points)
         if isinstance(density, str):
             _check.option(density, "density", ("knn", "balanced"))
-            estimate = knn_density if density == "knn" else balanced_density
-            k = tangent_neighbors(graph, most=_DENSITY_NEIGHBORS)
-            return estimate(graph, k=k, dimension=self.dimension_on(graph))
+            d = self.dimension_on(graph)
+            if density == "balanced":
+                return balanced_density(graph, dimension=d)
+            return knn_density(graph, k=usual_neighbors(graph, _DENSITY_NEIGHBORS), dimension=d)
         return _check.node_or_scalar(density, graph.n_points, "density", positive=True)
 
     def _rows(self, graph: NeighborGraph, eps: float, log_weight: Array) -> Array:
@@ -182,12 +217,9 @@ class _Terms:
 
     @classmethod
     def of(cls, kernel: Kernel, graph: NeighborGraph, eps: float) -> _Terms:
-        m = graph.n_points
-        orderings = as_orderings(kernel.ordering)
-        for ordering in orderings:
-            ordering.check(graph)
+        m, orderings = graph.n_points, kernel.ordering
         metric, bandwidth, profile = kernel.metric_on(graph), kernel.bandwidth_on(graph), as_profile(kernel.profile)
-        gaussian = isinstance(profile, Gaussian)
+        gaussian = type(profile) is Gaussian
         slopes = [ordering.slope_on(graph) for ordering in orderings]
 
         tables: list[Array] = []
@@ -218,10 +250,8 @@ class _Terms:
         if gaussian and bandwidth.right is not None and orderings:
             constant = eps * sum(ordering.speed_on(graph) ** 2 for ordering in orderings)
         elif not gaussian and orderings:
-            constant = eps * sum(
-                _squared_drift(metric, kernel.coupled, s[:, None] * ordering.gradient_on(graph))
-                for s, ordering in zip(slopes, orderings, strict=True)
-            )
+            drift = sum(s[:, None] * o.gradient_on(graph) for s, o in zip(slopes, orderings, strict=True))
+            constant = eps * _squared(metric, kernel.coupled, drift)
         sigma2 = 1.0 if gaussian else profile.second_moment(kernel.dimension_on(graph))
         needs_X = metric is not None or field is not None
         arrays = (
@@ -252,7 +282,22 @@ class _Terms:
         return sum(s[i] * ordering.differences(graph, i, j) for s, ordering in self.functions)  # type: ignore[return-value]
 
 
-def _squared_drift(metric: Metric | None, coupled: bool, drift: Array) -> Array:
+@dataclass(frozen=True, eq=False)
+class _Twin:
+    """Builds an operator's driftless twin when it is asked for."""
+
+    kernel: Kernel
+    graph: NeighborGraph
+    eps: float
+    density: Array
+    alpha: float
+    weight: ArrayLike | None
+
+    def __call__(self) -> MarkovOperator:
+        return self.kernel.undirected().operator(self.graph, self.eps, self.density, self.alpha, self.weight)
+
+
+def _squared(metric: Metric | None, coupled: bool, drift: Array) -> Array:
     """|μ|² in the metric in which the kernel completes the square: ⟨μ, A⁻¹μ⟩, or ⟨μ, Aμ⟩ when coupled."""
     other = drift if metric is None else metric.raised(drift, 1 if coupled else -1)
     return np.einsum("mi,mi->m", drift, other)

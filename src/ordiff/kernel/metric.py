@@ -36,10 +36,17 @@ class Metric:
         m, n = X.shape
         if basis is None:
             values, vectors = np.linalg.eigh(_check.symmetric(A, m, n, "anisotropy"))
-            values[np.abs(values) <= _NULL * values[:, -1:]] = 0.0
-            rank = max(1, int((values != 0).sum(axis=1).max()))
-            values, directions = values[:, -rank:], vectors[:, :, -rank:].transpose(0, 2, 1)
+            values[np.abs(values) <= _NULL * np.abs(values).max(axis=1, keepdims=True)] = 0.0
             bad = (values < 0).any(axis=1) | (values[:, -1] <= 0)
+            ranks = (values > 0).sum(axis=1)
+            rank = int(ranks.max())
+            if not bad.any() and ranks.min() < rank:
+                raise ValueError(
+                    f"anisotropy has rank {rank} in places, but {ranks.min()} at index {int(np.argmin(ranks))}: a "
+                    "direction without diffusion is taken for one off the data. Add a small multiple of the projector."
+                )
+            if not bad.any():
+                values, directions = values[:, n - rank :], vectors[:, :, n - rank :].transpose(0, 2, 1)
         else:
             Q, R = np.linalg.qr(_check.frame(basis, X.shape, "basis"))
             tensor = R @ _check.symmetric(A, m, R.shape[1], "anisotropy") @ R.transpose(0, 2, 1)

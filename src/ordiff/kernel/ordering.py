@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _check
 from ordiff._check import Array, IntArray
-from ordiff.geometry import TangentSpaces, tangent_neighbors
+from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.graph import NeighborGraph
 
 EdgeFunction = Callable[[IntArray, IntArray], Any]
@@ -58,18 +58,43 @@ class Function:
     pure: bool = False
 
     def differences(self, graph: NeighborGraph, i: IntArray, j: IntArray) -> Array:
-        values = np.asarray(self.fn(i, j), dtype=np.float64)
-        if values.shape != i.shape:
+        rows, columns = i.ravel(), j.ravel()
+        values = np.asarray(self.fn(rows, columns), dtype=np.float64)
+        if values.shape != rows.shape:
             raise ValueError(
-                f"the local ordering must return one value per pair: it got index arrays of shape {i.shape} and "
+                f"the local ordering must return one value per pair: it got index arrays of shape {rows.shape} and "
                 f"returned shape {values.shape}."
             )
-        if not np.isfinite(values).all():
-            at = np.flatnonzero(~np.isfinite(values.ravel()))[0]
+        bad = ~np.isfinite(values) | ((rows == columns) & (np.abs(values) > 1e-9))
+        if bad.any():
+            at = int(np.argmax(bad))
+            needs = "it must be 0" if rows[at] == columns[at] else "it must be finite"
             raise ValueError(
-                f"the local ordering is {values.ravel()[at]} for the pair ({i.ravel()[at]}, {j.ravel()[at]})."
+                f"the local ordering is {values[at]:g} for the pair ({rows[at]}, {columns[at]}), where {needs}."
             )
-        return values
+        return values.reshape(i.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class _ShortestWay:
+    """Δ of a phase, the short way round its period."""
+
+    phase: Array
+    period: float
+
+    def __call__(self, i: IntArray, j: IntArray) -> Array:
+        step = self.phase[j] - self.phase[i]
+        return step - self.period * np.round(step / self.period)
+
+
+@dataclass(frozen=True, eq=False)
+class _Infimum:
+    """The least of several differences."""
+
+    values: Array
+
+    def __call__(self, i: IntArray, j: IntArray) -> Array:
+        return np.min([row[j] - row[i] for row in self.values], axis=0)
 
 
 class Ordering:
@@ -80,7 +105,7 @@ class Ordering:
     gradient: ∇l in ambient coordinates, (m, n), when known; otherwise it is estimated by local PCA where it is
     needed (scale "gradient" or "time", uncoupled anisotropy, profiles other than the gaussian).
 
-    Other kinds are made by `local`, `field`, `cyclic` and `piecewise`, with the same options.
+    Other kinds are made by `times`, `local`, `field`, `cyclic`, `piecewise`, `partial` and `lineages`.
 
     >>> import numpy as np, ordiff as od
     >>> x = np.linspace(-1, 1, 201).reshape(-1, 1)
@@ -108,13 +133,33 @@ class Ordering:
             _check.option(scale, "scale", ("gradient", "time"))
         if isinstance(speed, str):
             raise ValueError(f'speed must be a number or an (m,) array; got {speed!r} ("gradient", "time" are scales).')
-        self.form, self.n_points, self.speed, self.scale, self.gradient = form, n_points, speed, scale, gradient
+        self.form, self.n_points = form, n_points
+        # copies: what is changed later outside changes nothing here
+        self.speed: ArrayLike = np.array(speed, dtype=np.float64)
+        self.scale: ArrayLike | str = scale if isinstance(scale, str) else np.array(scale, dtype=np.float64)
+        self.gradient = None if gradient is None else np.array(gradient, dtype=np.float64)
 
     @classmethod
     def _make(cls, form: Any, n_points: int | None, speed: Any, scale: Any, gradient: Any) -> Ordering:
         self = cls.__new__(cls)
         self._set(form, n_points, speed, scale, gradient)
         return self
+
+    @classmethod
+    def times(cls, times: ArrayLike, speed: ArrayLike = 1.0, gradient: ArrayLike | None = None) -> Ordering:
+        """The time at which the process passes each sample, (m,): the drift is ∇t/‖∇t‖², so t grows as time does.
+
+        The times must vary smoothly over the samples (see `smooth`); sampling times of snapshots do not, learn those.
+
+        >>> import numpy as np, ordiff as od
+        >>> x = np.linspace(1, 2, 200).reshape(-1, 1)
+        >>> graph = od.NeighborGraph.build(x, radius=0.2)
+        >>> order = od.Ordering.times(np.log(x[:, 0]))               # dx/dt = x passes x at log x
+        >>> op = od.Kernel(order, noise=0.3).operator(graph, eps=0.01)
+        >>> bool(abs(od.velocity(op)[100, 0] - x[100, 0]) < 0.05)
+        True
+        """
+        return cls(times, speed, "time", gradient)
 
     @classmethod
     def local(
@@ -124,15 +169,46 @@ class Ordering:
         scale: ArrayLike | str = 1.0,
         gradient: ArrayLike | None = None,
     ) -> Ordering:
-        """A local ordering: ``fn(i, j)`` returns l(x_i, x_j) for index arrays i, j; l(x, x) = 0."""
+        """A local ordering: ``fn(i, j)`` returns l(x_i, x_j) for index arrays i, j; l(x, x) = 0.
+
+        >>> import numpy as np, ordiff as od
+        >>> angle = 2 * np.pi * np.arange(300) / 300
+        >>> graph = od.NeighborGraph.build(np.stack([np.cos(angle), np.sin(angle)], axis=1), k=40)
+        >>> order = od.Ordering.local(lambda i, j: 2 * np.sin(angle[j] - angle[i]))
+        >>> op = od.Kernel(order, noise=0.5).operator(graph, eps=0.01)
+        >>> speed = (od.velocity(op) * np.stack([-np.sin(angle), np.cos(angle)], axis=1)).sum(axis=1)
+        >>> bool(abs(speed - 2).max() < 0.05)                        # twice round the circle, for ever
+        True
+        """
         if not callable(fn):
             raise ValueError(f"Ordering.local takes a function of two index arrays; got {type(fn).__name__}.")
         return cls._make(Function(fn), None, speed, scale, gradient)
 
     @classmethod
-    def field(cls, V: ArrayLike, speed: ArrayLike = 1.0, scale: ArrayLike | str = 1.0) -> Ordering:
-        """The drift field itself, V (m, n): l(x, y) = ⟨V(x), y − x⟩, so the drift is (τ/κ) times V's tangent part."""
+    def field(
+        cls,
+        V: ArrayLike,
+        speed: ArrayLike = 1.0,
+        scale: ArrayLike | str = 1.0,
+        tangents: TangentSpaces | None = None,
+    ) -> Ordering:
+        """A drift field, V (m, n): l(x, y) = ⟨V(x), y − x⟩, so the drift is (τ/κ) times V's tangent part.
+
+        tangents: project V on these first, for a field that points off the data, such as RNA velocity.
+
+        >>> import numpy as np, ordiff as od
+        >>> X = od.datasets.torus(50).X
+        >>> graph = od.NeighborGraph.build(X, k=60)
+        >>> around = np.stack([X[:, 1], -X[:, 0], 0 * X[:, 0], 0 * X[:, 0]], axis=1)
+        >>> measured = around + 0.3 * X                              # a velocity with a part off the torus
+        >>> order = od.Ordering.field(measured, tangents=od.TangentSpaces.fit(graph))
+        >>> op = od.Kernel(order, noise=0.5).operator(graph, eps=0.02)
+        >>> bool(abs(od.velocity(op, "symmetric") - around).max() < 0.06)
+        True
+        """
         V = _check.points(V, "V").copy()
+        if tangents is not None:
+            V = tangents.project(_check.node_vectors(V, tangents.X.shape, "V"))
         return cls._make(Field(V), len(V), speed, scale, V)
 
     @classmethod
@@ -144,14 +220,20 @@ class Ordering:
         scale: ArrayLike | str = 1.0,
         gradient: ArrayLike | None = None,
     ) -> Ordering:
-        """A phase on a cycle, (m,): Δl is the shortest way round, between −period/2 and period/2."""
+        """A phase on a cycle, (m,): Δl is the shortest way round, between −period/2 and period/2.
+
+        >>> import numpy as np, ordiff as od
+        >>> hour = np.arange(0, 24, 0.1)
+        >>> angle = 2 * np.pi * hour / 24
+        >>> graph = od.NeighborGraph.build(np.stack([np.cos(angle), np.sin(angle)], axis=1), k=40)
+        >>> order = od.Ordering.cyclic(hour, period=24, scale="time")  # one hour per unit of time
+        >>> op = od.Kernel(order, noise=0.1).operator(graph, eps=0.2)
+        >>> mass = op.forward(np.eye(240)[230], steps=10)            # 23:00, two hours later
+        >>> float(hour[np.argmax(mass)])
+        1.0
+        """
         phi = _check.nodes(phase, np.size(phase), "phase").copy()
-        period = _check.positive(period, "period")
-
-        def shortest(i: IntArray, j: IntArray) -> Array:
-            step = phi[j] - phi[i]
-            return step - period * np.round(step / period)
-
+        shortest = _ShortestWay(phi, _check.positive(period, "period"))
         return cls._make(Function(shortest, pure=True), phi.size, speed, scale, gradient)
 
     @classmethod
@@ -164,10 +246,75 @@ class Ordering:
         gradient: ArrayLike | None = None,
     ) -> Ordering:
         """One ordering per phase: ``labels`` (m,) is the phase that a sample is in, ``values`` (n_labels, m) the
-        ordering of each phase at every sample; Δl(i,j) uses the ordering of i's phase."""
-        table = _check.points(values, "values", minimum=1).copy()
+        ordering of each phase at every sample; Δl(i,j) uses the ordering of i's phase.
+
+        >>> import numpy as np, ordiff as od
+        >>> x = np.linspace(0, 2, 201).reshape(-1, 1)
+        >>> graph = od.NeighborGraph.build(x, radius=0.3)
+        >>> early, late = x[:, 0], 3 * x[:, 0]                       # three times as fast in the second phase
+        >>> order = od.Ordering.piecewise((x[:, 0] > 1).astype(int), [early, late])
+        >>> velocity = od.velocity(od.Kernel(order, noise=0.3).operator(graph, eps=0.01))[:, 0]
+        >>> bool(abs(velocity[50] - 1) < 0.01), bool(abs(velocity[150] - 3) < 0.01)
+        (True, True)
+        """
+        table = _check.table(values, "values", "labels").copy()
         m = table.shape[1]
         return cls._make(Table(table, _check.labels(labels, m, len(table))), m, speed, scale, gradient)
+
+    @classmethod
+    def partial(
+        cls,
+        values: ArrayLike,
+        speed: ArrayLike = 1.0,
+        scale: ArrayLike | str = 1.0,
+        gradient: ArrayLike | None = None,
+    ) -> Ordering:
+        """A partial order given by several orders, (n_orders, m): y is ahead of x when it is ahead in all of them.
+
+        Δl(x, y) is the infimum over k of l_k(y) − l_k(x) (appendix B of the paper). Unlike a list of orderings, whose
+        drifts add, it pulls towards what no order objects to. It is not smooth at x, so ∇l has no meaning for it.
+
+        >>> import numpy as np, ordiff as od
+        >>> X = np.stack(np.meshgrid(np.arange(21.0), np.arange(21.0)), axis=-1).reshape(-1, 2)
+        >>> graph = od.NeighborGraph.build(X, radius=4.0)
+        >>> op = od.Kernel(od.Ordering.partial(X.T)).operator(graph, eps=1.0)
+        >>> drift = od.velocity(op)[220]                             # ahead in both, and equally
+        >>> bool(drift[0] > 0.1), bool(abs(drift[0] - drift[1]) < 1e-9)
+        (True, True)
+        """
+        table = _check.table(values, "values", "orders").copy()
+        return cls._make(Function(_Infimum(table), pure=True), table.shape[1], speed, scale, gradient)
+
+    @classmethod
+    def lineages(
+        cls,
+        distances: ArrayLike,
+        weights: ArrayLike | None = None,
+        speed: float = 1.0,
+        scale: ArrayLike | str = "gradient",
+    ) -> list[Ordering]:
+        """Orderings towards several terminal states, from the distance of every sample to each, (n_lineages, m).
+
+        weights: how much each lineage draws a sample, (n_lineages, m), for instance fate probabilities; equal if not
+        given. The speeds are ``speed`` times the weights, scaled to sum to 1 at each sample.
+
+        >>> import numpy as np, ordiff as od
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (1500, 2))
+        >>> graph = od.NeighborGraph.build(X, k=60)
+        >>> ends = np.array([[1.0, 1.0], [1.0, -1.0]])
+        >>> distances = np.linalg.norm(X - ends[:, None], axis=2)
+        >>> order = od.Ordering.lineages(distances)
+        >>> op = od.Kernel(order, noise=0.4).operator(graph, eps=0.01, density="knn")
+        >>> bool(od.velocity(op, "symmetric")[np.abs(X).max(axis=1) < 0.3, 0].mean() > 0.5)     # to the right
+        True
+        """
+        table = _check.table(distances, "distances", "lineages")
+        share = np.ones_like(table) if weights is None else _check.node_vectors(weights, table.shape, "weights")
+        total = share.sum(axis=0)
+        if not ((share >= 0).all() and (total > 0).all()):
+            at = int(np.argmax((share < 0).any(axis=0) | (total <= 0)))
+            raise ValueError(f"weights must not be negative, and must not all be 0 at a sample; see index {at}.")
+        return [cls(-row, speed * part / total, scale) for row, part in zip(table, share, strict=True)]
 
     def differences(self, graph: NeighborGraph, i: IntArray, j: IntArray) -> Array:
         """Δl(i, j) for arrays of index pairs of any one shape."""
@@ -178,18 +325,16 @@ class Ordering:
         if self.n_points is not None and self.n_points != graph.n_points:
             raise ValueError(f"the ordering is for {self.n_points} samples, but the graph has {graph.n_points}.")
 
+    def on(self, graph: NeighborGraph) -> Ordering:
+        """The same ordering with its gradient worked out."""
+        return self._make(self.form, self.n_points, self.speed, self.scale, self.gradient_on(graph))
+
     def gradient_on(self, graph: NeighborGraph) -> Array:
         """∇l at the samples, (m, n): as given, or by local PCA."""
         if self.gradient is not None:
             X = _check.need_points(graph.X, "a gradient")
             return _check.node_vectors(self.gradient, X.shape, "gradient")
-        k = tangent_neighbors(graph)
-        if k < 2:
-            raise _check.GraphError(
-                "the gradient of the ordering must be estimated, but a sample has fewer than 2 neighbours: give "
-                "gradient=, or build the graph with more neighbours."
-            )
-        tangents = TangentSpaces.fit(graph, k=k)
+        tangents = TangentSpaces.fit(graph, k=usual_neighbors(graph, 20))
         i = np.broadcast_to(np.arange(graph.n_points)[:, None], tangents.neighbors.shape)
         return tangents.gradient_from(self.differences(graph, i, tangents.neighbors))
 
@@ -219,8 +364,10 @@ def as_orderings(ordering: Any) -> tuple[Ordering, ...]:
         return ()
     if isinstance(ordering, Ordering):
         return (ordering,)
-    if isinstance(ordering, list | tuple) and any(isinstance(one, Ordering) for one in ordering):
-        if not all(isinstance(one, Ordering) for one in ordering):
-            raise ValueError("a list of orderings must hold Ordering objects only.")
-        return tuple(ordering)
-    return (Ordering(ordering),)
+    if isinstance(ordering, list | tuple) and not all(isinstance(one, int | float | np.number) for one in ordering):
+        # a list of orderings; lineages() gives a list of its own
+        flat = [one for some in ordering for one in (some if isinstance(some, list | tuple) else [some])]
+        if not all(isinstance(one, Ordering) for one in flat):
+            raise ValueError("a list of orderings must hold Ordering objects only: wrap each array in Ordering(...).")
+        return tuple(flat)
+    return () if isinstance(ordering, list | tuple) and not ordering else (Ordering(ordering),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -48,7 +49,7 @@ def strang(
         (outer, inner, outer),
         eps,
         kernel=kernel,
-        twin=lambda: strang(kernel.undirected(), graph, eps, split, q, alpha, weight),
+        twin=partial(strang, kernel.undirected(), graph, eps, split, q.copy(), alpha, weight),
     )
 
 

@@ -1,0 +1,163 @@
+"""Seconds of neighbour search, operator build and steps, beside SciPy, pyDiffMap and datafold.
+
+Random points on a curved surface in R³. Everything that is compared runs in turn in one session (the peers in their
+own environment, started in turn too) and medians are shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+import ordiff as od
+from benchmarks import peers
+from benchmarks.report import interleaved, progress, seconds, table, times
+
+SIZES = {10_000: 100, 100_000: 100, 1_000_000: 50}
+PEER_SIZE = 100_000
+REPEATS = {10_000: 15, 100_000: 7, 1_000_000: 3}
+
+
+@dataclass
+class Problem:
+    """Points, an ordering, noise and density on them, and a step that fits k neighbours."""
+
+    X: np.ndarray
+    k: int
+    eps: float
+    kernel: od.Kernel
+    q: np.ndarray
+
+    @classmethod
+    def make(cls, m: int, k: int) -> Problem:
+        u, v = np.random.default_rng(0).uniform(0, 2, (2, m))
+        X = np.column_stack([u, v, 0.5 * np.sin(2 * u) * np.cos(3 * v)])
+        kernel = od.Kernel(od.Ordering(np.sin(u) + 0.3 * v), noise=1 + 0.2 * np.cos(v), dimension=2)
+        # three standard deviations reach the k-th neighbour
+        return cls(X, k, 4 * k / (np.pi * m) / 9, kernel, 1 + 0.3 * np.sin(u))
+
+    def graph(self) -> od.NeighborGraph:
+        return od.NeighborGraph.build(self.X, k=self.k)
+
+    def operator(self, graph: od.NeighborGraph) -> od.MarkovOperator:
+        return self.kernel.operator(graph, self.eps, density=self.q)
+
+    def query(self) -> None:
+        """The neighbour search alone: SciPy's tree on all cores."""
+        cKDTree(self.X).query(self.X, self.k + 1, workers=-1)
+
+
+def warm_up() -> None:
+    """Compile, or load what is compiled."""
+    problem = Problem.make(5000, 100)
+    graph = problem.graph()
+    operator = problem.operator(graph)
+    operator.backward(problem.q)
+    operator.forward(problem.q)
+    for density in ("knn", "balanced"):
+        problem.kernel.operator(graph, problem.eps, density=density)
+
+
+def builds(m: int, k: int) -> list[str]:
+    """A row of the table of builds."""
+    progress(f"build, m = {m:,}, k = {k}")
+    problem = Problem.make(m, k)
+    graph = problem.graph()
+    taken = interleaved(
+        {"graph": problem.graph, "query": problem.query, "build": lambda: problem.operator(graph)}, REPEATS[m]
+    )
+    return [
+        f"{m:,}, {k}",
+        *(seconds(taken[name]) for name in ("graph", "query", "build")),
+        f"{taken['build'] / taken['graph']:.1%}",
+        f"{taken['build'] / taken['query']:.1%}",
+    ]
+
+
+def steps(m: int, k: int) -> list[str]:
+    """A row of the table of steps."""
+    progress(f"steps, m = {m:,}, k = {k}")
+    problem = Problem.make(m, k)
+    operator = problem.operator(problem.graph())
+    P, f = operator.matrix, problem.q
+    mass = f / f.sum()
+    np.testing.assert_allclose(operator.backward(f), P @ f, rtol=1e-12)
+    np.testing.assert_allclose(operator.forward(mass), P.T @ mass, rtol=1e-10)
+    taken = interleaved(
+        {
+            "backward": lambda: operator.backward(f),
+            "P @ f": lambda: P @ f,
+            "forward": lambda: operator.forward(mass),
+            "P.T @ mass": lambda: P.T @ mass,
+        },
+        5 * REPEATS[m],
+    )
+    return [
+        f"{m:,}, {k}",
+        *(seconds(value) for value in list(taken.values())[:2]),
+        times(taken["P @ f"] / taken["backward"]),
+        *(seconds(value) for value in list(taken.values())[2:]),
+        times(taken["P.T @ mass"] / taken["forward"]),
+    ]
+
+
+def beside_peers(m: int, k: int) -> str:
+    """The table of operator builds on one pattern."""
+    problem = Problem.make(m, k)
+    graph = problem.graph()
+    plain = od.Kernel(dimension=2)
+    ours = {
+        "ordiff, ordering, noise and density given": lambda: problem.operator(graph),
+        "ordiff, diffusion, density given": lambda: plain.operator(graph, problem.eps, density=problem.q),
+        'ordiff, diffusion, `density="knn"`': lambda: plain.operator(graph, problem.eps, density="knn"),
+        'ordiff, diffusion, `density="balanced"`': lambda: plain.operator(graph, problem.eps, density="balanced"),
+    }
+    pattern = {"data": graph.sqdist, "indices": graph.indices, "indptr": graph.indptr}
+    taken: dict[str, list[float]] = {}
+    for repeat in range(5):
+        progress(f"operator builds beside the peers, m = {m:,}, k = {k}, repeat {repeat + 1}")
+        once = interleaved({"query": problem.query, **ours}, 1)
+        theirs = peers.call("builds", X=problem.X, eps=problem.eps, **pattern)
+        once |= {"pyDiffMap": float(theirs["pydiffmap"]), "datafold": float(theirs["datafold"])}
+        for name, value in once.items():
+            taken.setdefault(name, []).append(value)
+    middle = {name: median(values) for name, values in taken.items()}
+    query = middle.pop("query")
+    rivals = ("pyDiffMap", "datafold")
+    rows = [
+        [name, seconds(value), f"{value / query:.3f}", *(times(middle[rival] / value) for rival in rivals)]
+        for name, value in middle.items()
+    ]
+    return table(["build", "time", "in neighbour searches", *(f"against {rival}" for rival in rivals)], rows)
+
+
+def run(quick: bool = False) -> str:
+    sizes = {10_000: 100} if quick else SIZES
+    m = 10_000 if quick else PEER_SIZE
+    warm_up()
+    build_rows = [builds(m, k) for m, k in sizes.items()]
+    step_rows = [steps(m, k) for m, k in sizes.items()]
+    theirs = peers.versions()
+    return "\n\n".join(
+        [
+            "Operator build (gaussian, global ordering, noise and density arrays) against the graph "
+            "(`NeighborGraph.build`: search, sorting, distances) and against SciPy's search alone (`cKDTree` built and "
+            "queried on all cores). Goal: under 10% at m = 100,000.",
+            table(["m, k", "graph", "search alone", "operator", "operator/graph", "operator/search"], build_rows),
+            "One step of one function and of one mass against SciPy on the same matrix. Goal: at least 2×.",
+            table(
+                ["m, k", "`backward`", "`P @ f`", "ratio", "`forward`", "`P.T @ mass`", "ratio"],
+                step_rows,
+            ),
+            f"Operator builds on one kNN pattern, m = {m:,}, k = {SIZES[m]}; the last columns say how many times "
+            f"faster a row is. The peers (pyDiffMap {theirs['pydiffmap']}, datafold {theirs['datafold']}, numpy "
+            f"{theirs['numpy']}) get the distances that the graph holds, so that no part of their time is neighbour "
+            "search: pyDiffMap's `construct_Lmat` with a kernel whose `fit` takes known distances, datafold's "
+            "`DmapKernelFixed.evaluate`. Both estimate the density by row sums. The unit is `cKDTree` search alone. "
+            "Goal: at least 5× faster than both.",
+            beside_peers(m, SIZES[m]),
+        ]
+    )

@@ -1,0 +1,115 @@
+"""Neighbour search: the k nearest or all within a radius, exact or approximate, a block of rows at a time.
+
+Each search yields indices only; `graph` computes the distances, so that they are exact whatever found the neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ordiff import _check
+from ordiff._check import Array, IntArray
+
+# Up to this many coordinates a k-d tree beats comparing all pairs.
+_TREE_DIMENSION = 15
+# From this many points in more coordinates than that, approximate search beats comparing all pairs.
+_APPROXIMATE_SIZE = 50_000
+# Neighbours (or pairs compared) at a time: bounds the memory of the search beside the graph itself.
+_BLOCK = 2_000_000
+
+
+# Searches by |x|² − 2xy + |y|² or in single precision want coordinates without an offset.
+def _centred(X: Array) -> Array:
+    return X - X.mean(axis=0)
+
+
+def nearest(X: Array, k: int, method: str, random_state: int | None) -> Iterator[tuple[int, IntArray]]:
+    """(first row, indices of the k nearest, self counted) in blocks; coincident points may crowd a row's self out."""
+    if method == "auto":
+        big = X.shape[1] > _TREE_DIMENSION and len(X) > _APPROXIMATE_SIZE
+        method = "approximate" if big and _has_pynndescent() else "exact"
+    if method == "approximate":
+        return _descent(_centred(X), k, random_state)
+    return _tree(X, k) if X.shape[1] <= _TREE_DIMENSION else _all_pairs(_centred(X), k)
+
+
+def within(X: Array, radius: Array) -> Iterator[tuple[IntArray, IntArray]]:
+    """(indices, number in each row) of all points within the radius (m,) of each, and perhaps a few at the rim, where
+    rounding decides; self included; in blocks of rows."""
+    radius = radius * (1 + 1e-9)
+    return _tree_within(X, radius) if X.shape[1] <= _TREE_DIMENSION else _all_pairs_within(_centred(X), radius)
+
+
+def _has_pynndescent() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("pynndescent") is not None
+
+
+def _tree(X: Array, k: int) -> Iterator[tuple[int, IntArray]]:
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(X)
+    step = max(1, _BLOCK // k)
+    for start in range(0, len(X), step):
+        yield start, tree.query(X[start : start + step], k, workers=-1)[1]
+
+
+def _all_pairs(X: Array, k: int) -> Iterator[tuple[int, IntArray]]:
+    from sklearn.neighbors import NearestNeighbors
+
+    search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
+    step = max(1, _BLOCK // k)
+    for start in range(0, len(X), step):
+        yield start, search.kneighbors(X[start : start + step], return_distance=False)
+
+
+def _descent(X: Array, k: int, random_state: int | None) -> Iterator[tuple[int, IntArray]]:
+    try:
+        from pynndescent import NNDescent
+    except ImportError:
+        raise _check.missing_extra("pynndescent", "approximate", 'method="approximate"') from None
+    # The descent finds the nearest of a list well and its tail less well: ask for more than is kept.
+    index = NNDescent(X, n_neighbors=min(len(X), k + max(10, k // 2)), random_state=random_state)
+    found = index.neighbor_graph[0][:, :k]
+    # −1 marks a place that the descent left empty: those rows are searched exactly
+    short = np.flatnonzero((found < 0).any(axis=1))
+    if short.size:
+        from sklearn.neighbors import NearestNeighbors
+
+        exact = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
+        found[short] = exact.kneighbors(X[short], return_distance=False)
+    yield 0, found
+
+
+def _tree_within(X: Array, radius: Array) -> Iterator[tuple[IntArray, IntArray]]:
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(X)
+    counts = tree.query_ball_point(X, radius, workers=-1, return_length=True)
+    start = 0
+    while start < len(X):
+        # as many rows as fit, each as wide as the widest
+        widest = np.maximum.accumulate(counts[start:])
+        step = max(1, int(np.searchsorted(widest * np.arange(1, widest.size + 1), _BLOCK, side="right")))
+        rows = slice(start, start + step)
+        most, reach = int(counts[rows].max()), np.nextafter(radius[rows].max(), np.inf)
+        distance, found = tree.query(X[rows], [*range(1, most + 1)], distance_upper_bound=reach, workers=-1)
+        kept = distance <= radius[rows, None]
+        yield found[kept].astype(np.int32), kept.sum(axis=1)
+        start += step
+
+
+def _all_pairs_within(X: Array, radius: Array) -> Iterator[tuple[IntArray, IntArray]]:
+    from sklearn.metrics.pairwise import euclidean_distances
+
+    step = max(1, _BLOCK // len(X))
+    squares = (X**2).sum(axis=1)
+    for start in range(0, len(X), step):
+        rows = np.arange(start, min(start + step, len(X)))
+        square = euclidean_distances(X[rows], X, squared=True, X_norm_squared=squares[rows], Y_norm_squared=squares)
+        kept = square <= radius[rows, None] ** 2 + 1e-12 * squares.max()
+        kept[rows - start, rows] = True  # which rounding may lose when the radius is tiny
+        yield np.nonzero(kept)[1].astype(np.int32), kept.sum(axis=1)
