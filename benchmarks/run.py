@@ -1,4 +1,4 @@
-"""The benchmarks: python -m benchmarks.run [accuracy] [speed] [memory] [startup] [--quick] [--write].
+"""The benchmarks: python -m benchmarks.run [accuracy] [speed] [geometry] [memory] [startup] [--quick] [--write].
 
 Without names all of them run. Tables go to stdout as Markdown, progress to stderr; with --write each benchmark also
 replaces its section of RESULTS.md. --quick is a smoke check with the smallest size only, and is never written.
@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import accuracy, memory, speed, startup
+from benchmarks import accuracy, geometry, memory, speed, startup
 from benchmarks.report import progress, write_section
 
-BENCHMARKS = {"accuracy": accuracy.run, "speed": speed.run, "memory": memory.run, "startup": startup.run}
+BENCHMARKS = {
+    "accuracy": accuracy.run,
+    "speed": speed.run,
+    "geometry": geometry.run,
+    "memory": memory.run,
+    "startup": startup.run,
+}
 
 
 def main() -> None:

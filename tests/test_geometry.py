@@ -99,3 +99,97 @@ def test_errors(rng):
         od.TangentSpaces.fit(graph, k=5, variance=1.5)
     with pytest.raises(ValueError, match="kind must be one of 'radius', 'geometric'"):
         od.length_scale(graph, 5, "mean")
+
+
+def circle(m, rng):
+    """Angles of density (1 + ½ cos θ)/2π by rejection, the points, and the density."""
+    theta = rng.uniform(0, 2 * np.pi, 4 * m)
+    theta = theta[rng.uniform(0, 1.5, 4 * m) < 1 + 0.5 * np.cos(theta)][:m]
+    return np.stack([np.cos(theta), np.sin(theta)], 1), (1 + 0.5 * np.cos(theta)) / (2 * np.pi)
+
+
+def relative_error(q, truth):
+    return float(np.sqrt(np.mean((q / truth - 1) ** 2)))
+
+
+def test_knn_density_rate(rng):
+    """The relative error is about 1/√k where the density is flat over the ball, on the circle, the sphere and in R²."""
+    for k in (16, 64):
+        X, truth = circle(8000, rng)
+        on_circle = relative_error(od.knn_density(od.NeighborGraph.build(X, k=k), k), truth)
+        on_sphere = relative_error(od.knn_density(od.NeighborGraph.build(sphere(8000, rng), k=k), k), 1 / (4 * np.pi))
+        X = rng.normal(size=(8000, 2))
+        inner = (X**2).sum(axis=1) < 2
+        gauss = np.exp(-0.5 * (X**2).sum(axis=1)) / (2 * np.pi)
+        on_plane = relative_error(od.knn_density(od.NeighborGraph.build(X, k=k), k)[inner], gauss[inner])
+        for error in (on_circle, on_sphere, on_plane):
+            assert error == pytest.approx(1 / np.sqrt(k), rel=0.25)
+
+
+def test_kernel_density_rate(rng):
+    """With h ∝ m^(−1/(d+4)) the error falls as m^(−2/(d+4)): by 16^0.4 = 3.0 on the circle."""
+    errors = []
+    for m in (500, 8000):
+        runs = []
+        for _ in range(4):
+            X, truth = circle(m, rng)
+            h = 0.9 * m**-0.2
+            graph = od.NeighborGraph.build(X, radius=4 * h)
+            runs.append(relative_error(od.kernel_density(graph, bandwidth=h, dimension=1), truth))
+        errors.append(np.mean(runs))
+    assert errors[0] / errors[1] == pytest.approx(16**0.4, rel=0.25)
+    assert errors[1] < 0.05
+
+
+def test_sample_point_density_on_known_densities(rng):
+    X = rng.normal(size=(5000, 2))
+    inner = (X**2).sum(axis=1) < 3
+    gauss = np.exp(-0.5 * (X**2).sum(axis=1)) / (2 * np.pi)
+    graph = od.NeighborGraph.build(X, k=150)
+    assert relative_error(od.kernel_density(graph, k=15)[inner], gauss[inner]) < 0.22
+    on_sphere = od.kernel_density(od.NeighborGraph.build(sphere(5000, rng), k=150), k=15)
+    assert on_sphere.mean() == pytest.approx(1 / (4 * np.pi), rel=0.05)
+    assert relative_error(on_sphere, 1 / (4 * np.pi)) < 0.22
+    # the formula, at one sample
+    h = od.length_scale(graph, 15)
+    row = slice(graph.indptr[5], graph.indptr[6])
+    j = graph.indices[row]
+    want = np.mean(np.exp(-graph.sqdist[row] / (2 * h[j] ** 2)) / (2 * np.pi * h[j] ** 2)) * len(j) / 5000
+    assert od.kernel_density(graph, k=15, dimension=2)[5] == pytest.approx(want, rel=1e-12)
+
+
+def test_a_graph_too_small_for_a_bandwidth_is_told(rng):
+    graph = od.NeighborGraph.build(rng.normal(size=(300, 2)), k=20)
+    with pytest.warns(od.OrdiffWarning, match="reaches 1.1 bandwidths at the median sample"):
+        od.kernel_density(graph, k=15)
+
+
+def test_tangent_spaces_do_not_depend_on_batches_and_serve_weak_samples(rng, monkeypatch):
+    curve = np.stack([np.linspace(0, 3, 200), np.zeros(200), np.zeros(200)], 1)
+    sheet = np.concatenate([rng.uniform(5, 7, (200, 2)), np.zeros((200, 1))], 1)
+    graph = od.NeighborGraph.build(np.concatenate([curve, sheet, [[50.0, 0, 0]]]), radius=0.6)
+    whole = od.TangentSpaces.fit(graph, k=12)
+    monkeypatch.setattr("ordiff.geometry._BATCH_NUMBERS", 12 * 3 * 50)
+    parts = od.TangentSpaces.fit(graph, k=12)
+    np.testing.assert_allclose(abs(whole.axes), abs(parts.axes), atol=1e-9)
+    np.testing.assert_array_equal(whole.dimensions, parts.dimensions)
+    assert whole.dimensions[100] == 1
+    assert np.median(whole.dimensions[200:400]) == 2
+    assert whole.dimensions[400] == 0  # alone: no tangent space
+    assert (whole.gradient(graph.X[:, 0])[400] == 0).all()
+    f = graph.X[:, 0]
+    np.testing.assert_allclose(whole.gradient(f), parts.gradient(f), atol=1e-9)
+    known = od.TangentSpaces.fit(graph, k=12, dimension=3)
+    assert known.frames().shape == (401, 3, 3)
+
+
+def test_more_coordinates_than_neighbours(rng):
+    """n > k: the smaller matrix is decomposed; the gradient of a linear function lies in the span of the offsets."""
+    u = rng.uniform(-1, 1, (1000, 2))
+    lift = np.linalg.qr(rng.normal(size=(50, 2)))[0]
+    X = u @ lift.T
+    tangents = od.TangentSpaces.fit(od.NeighborGraph.build(X, k=15), k=15)
+    assert tangents.dimension == 2
+    full = tangents.dimensions == 2
+    want = lift @ [1.0, -3.0]
+    np.testing.assert_allclose(tangents.gradient(u @ [1.0, -3.0])[full], np.tile(want, (full.sum(), 1)), atol=1e-9)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -200,3 +202,129 @@ def test_repr(rng):
     assert (
         repr(od.NeighborGraph.build(rng.normal(size=(9, 2)), k=3)) == "NeighborGraph(9 points, 36 edges, 2 coordinates)"
     )
+
+
+# ------------------------------------------------------------------------------- threshold graphs, geodesics
+
+
+@pytest.mark.parametrize("n", [2, 20])
+@pytest.mark.parametrize("rule", ["knn", "and", "or", "cknn"])
+@pytest.mark.filterwarnings("ignore:the graph has")
+def test_threshold_rules(n, rule, rng):
+    X = rng.normal(size=(150, n))
+    D = cdist(X, X)
+    r = np.sort(D, axis=1)[:, 7]
+    threshold = {
+        "knn": np.broadcast_to(r[:, None], D.shape),
+        "and": np.minimum(r[:, None], r[None, :]),
+        "or": np.maximum(r[:, None], r[None, :]),
+        "cknn": 1.3 * np.sqrt(np.outer(r, r)),
+    }[rule]
+    graph = od.threshold_graph(X, k=7, rule=rule, delta=1.3)
+    assert_well_formed(graph, X)
+    want = threshold * (1 + 1e-12) >= D
+    np.testing.assert_array_equal(graph.matrix(np.ones(graph.n_edges)).toarray() > 0, want)
+    if rule != "knn":
+        assert (want == want.T).all()
+
+
+@pytest.mark.parametrize("rule", ["knn", "and", "or", "cknn"])
+def test_what_joins_a_graph_in_parts(rule, rng):
+    X = np.concatenate([rng.normal(size=(60, 2)), rng.normal(size=(25, 2)) + np.array([9, 0])])
+    with pytest.warns(od.OrdiffWarning, match=r"the graph has \d+ parts of .* samples\. The smallest") as told:
+        od.threshold_graph(X, k=4, rule=rule)
+    value = float(re.search(r"joins them is ([\d.]+?)\.?( |$)", str(told[0].message)).group(1))
+    options = {"k": 4, "delta": value} if rule == "cknn" else {"k": int(value)}
+    assert od.threshold_graph(X, rule=rule, **options).n_components == 1
+    options = {"k": 4, "delta": value - 0.002} if rule == "cknn" else {"k": int(value) - 1}
+    with pytest.warns(od.OrdiffWarning, match="2 parts of 60 and 25 samples"):
+        od.threshold_graph(X, rule=rule, **options)
+
+
+def test_parts_too_far_apart_to_join(rng, monkeypatch):
+    monkeypatch.setattr("ordiff.graph._JOIN_EDGES", 2000)
+    X = np.concatenate([rng.normal(size=(100, 2)), rng.normal(size=(100, 2)) + 50])
+    with pytest.warns(od.OrdiffWarning, match="No k up to 10 joins them"):
+        od.threshold_graph(X, k=5, rule="or")
+
+
+def test_a_symmetric_radius_graph_on_a_grid():
+    """Distances that tie with the radius are all in or all out, whatever the rounding of the search."""
+    a = np.arange(15) * 0.1
+    graph = od.NeighborGraph.build(np.stack(np.meshgrid(a, a), -1).reshape(-1, 2), radius=0.5)
+    M = graph.matrix(np.ones(graph.n_edges))
+    assert abs(M - M.T).sum() == 0
+
+
+def test_exact_search_does_not_mind_an_offset(rng):
+    X = rng.normal(size=(300, 20))
+    assert rows(od.NeighborGraph.build(X + 1e7, k=10)) == rows(od.NeighborGraph.build((X + 1e7) - 1e7, k=10))
+
+
+def test_geodesics_against_dense_shortest_paths(rng):
+    from scipy.sparse.csgraph import shortest_path
+
+    X = np.repeat(rng.normal(size=(60, 2)), 2, axis=0)  # with coincident points, which are edges of length 0
+    graph = od.NeighborGraph.build(X, k=12)
+    lengths = graph.matrix(np.sqrt(graph.sqdist)).toarray()
+    lengths[lengths == 0] = np.inf
+    coincide = cdist(X, X) == 0
+    lengths[coincide] = 1e-9  # a 0 would be no edge to the dense routine
+    want = shortest_path(np.minimum(lengths, lengths.T), method="D")
+    np.testing.assert_allclose(graph.geodesic(7), want[7], atol=1e-7)
+    np.testing.assert_allclose(graph.geodesic([3, 9], [1, 3]), 0.25 * want[3] + 0.75 * want[9], atol=1e-7)
+
+
+def test_every_kind_of_start(rng):
+    X = rng.normal(size=(100, 2))
+    graph = od.threshold_graph(X, k=12)
+    want = graph.geodesic(17)
+    mass = np.zeros(100)
+    mass[17] = 2.0
+    for start in (17, [17], np.int64(17), X[17], X[17] + 1e-9, mass, mass.astype(int)):
+        np.testing.assert_array_equal(od.geodesic_order(graph, start), want)
+    np.testing.assert_allclose(od.geodesic_order(graph, [1, 2, 3]), graph.geodesic([1, 2, 3]))
+    with pytest.raises(ValueError, match=r"may be a point or 2 samples.*\[5.0, 5.0\]"):
+        od.geodesic_order(graph, [5, 5])
+    with pytest.raises(ValueError, match=r"more than ten times the reach"):
+        od.geodesic_order(graph, [500.0, 0.0])
+    with pytest.raises(ValueError, match=r"sources must be 0..99, there are 100 samples; got 100"):
+        od.geodesic_order(graph, 100)
+    with pytest.raises(ValueError, match="weights must not be negative"):
+        od.geodesic_order(graph, -mass)
+
+
+def test_samples_out_of_reach_are_named(rng):
+    X = np.concatenate([rng.normal(size=(50, 2)), rng.normal(size=(5, 2)) + 100])
+    graph = od.NeighborGraph.build(X, k=4)
+    with pytest.raises(
+        od.GraphError, match=r"5 of 55 samples cannot be reached .* index 50: the graph has 2 parts of 50 and 5"
+    ):
+        graph.geodesic(0)
+
+
+def roll(m, rng):
+    """A Swiss roll of m random samples, and the arclength of each from its inner end."""
+    t = np.sort(rng.uniform(1.5 * np.pi, 4.5 * np.pi, m))
+    length = lambda s: 0.5 * (s * np.sqrt(1 + s**2) + np.arcsinh(s))  # noqa: E731
+    return np.stack([t * np.cos(t), rng.uniform(0, 3, m), t * np.sin(t)], 1), length(t) - length(t[0])
+
+
+def test_geodesic_order_is_the_arclength(rng):
+    """Within 2% at 5,000 samples, on the spiral and a Swiss roll: along the edge at which the start is."""
+    X, s = roll(5000, rng)
+    X[0, 1] = 1.5
+    l = od.geodesic_order(od.threshold_graph(X, k=30), X[0])
+    along = (abs(X[:, 1] - 1.5) < 0.2) & (s > 0.2 * s.max())
+    assert abs(l[along] / s[along] - 1).max() < 0.02
+
+    u = np.sqrt(rng.uniform(1, 4, 5000))
+    v = rng.uniform(0, 1, 5000)
+    u[0], v[0] = 1.0, 0.5
+    X = np.stack([u * np.cos(2 * np.pi * u), v, u * np.sin(2 * np.pi * u)], 1)
+    angle = 2 * np.pi * u
+    s = (angle * np.sqrt(1 + angle**2) + np.arcsinh(angle)) / (4 * np.pi)
+    s = s - s[0]
+    l = od.geodesic_order(od.threshold_graph(X, k=30), 0)
+    along = (abs(v - 0.5) < 0.1) & (s > 0.2 * s.max())
+    assert abs(l[along] / s[along] - 1).max() < 0.02

@@ -47,6 +47,11 @@ def warn(message: str) -> None:
     warnings.warn(message, OrdiffWarning, stacklevel=level)
 
 
+def silent() -> warnings.catch_warnings[None]:
+    """A context without our warnings, for what tries steps that it knows to be unfit."""
+    return warnings.catch_warnings(action="ignore", category=OrdiffWarning)
+
+
 def _as_float(value: ArrayLike, name: str) -> Array:
     if value is None:
         raise ValueError(f"{name} is None; give a number or an array.")

@@ -158,8 +158,8 @@ def exp_row(p, top, shifted, bits):  # type: ignore[no-untyped-def]
     """p ← exp(p − top) for p ≤ top, to one unit in the last place; 0 below exp(−708).
 
     Without branches or calls, so that it runs in vector registers, twice as fast as the library's. exp(x) is 2ⁿ times
-    the Taylor polynomial of degree 13 at r = x − n log 2, |r| ≤ ½ log 2. Adding 1.5 · 2⁵² rounds to a whole n and leaves
-    it in the low bits of the sum; ``shifted`` and ``bits`` are one scratch array seen as floats and as integers.
+    the Taylor polynomial of degree 13 at r = x − n log 2, |r| ≤ ½ log 2. Adding 1.5 · 2⁵² rounds to a whole n, left
+    in the low bits of the sum; ``shifted`` and ``bits`` are one scratch array seen as floats and as integers.
     """
     magic = 6755399441055744.0
     for e in range(p.size):

@@ -9,6 +9,9 @@ import numpy as np
 from ordiff import _check
 from ordiff._check import Array
 from ordiff.experiments import Spiral, TorusRow
+from ordiff.geometry import TangentSpaces
+from ordiff.graph import NeighborGraph
+from ordiff.tuning import StepChoice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,6 +91,58 @@ def spiral(result: Spiral) -> Figure:
     ax.grid(alpha=0.3)
     figure.suptitle(f"Spiral, {side} × {side} points: velocity and curvature read off one operator")
     return figure
+
+
+def step_choice(choice: StepChoice, ax: Any = None) -> Any:
+    """The curves behind a choice of the time step: limits, error and semigroup error against ε. Returns the Axes."""
+    if ax is None:
+        ax = _figure(6.4, 4.2).subplots()
+    error = np.hypot(choice.roughness, choice.bias)
+    ax.loglog(choice.steps, error, color="#0072B2", lw=2, label="estimated error of L f")
+    ax.loglog(choice.steps, choice.roughness, color="#0072B2", ls=":", label="its roughness")
+    ax.loglog(choice.steps, choice.bias, color="#0072B2", ls="--", label="its bias")
+    ax.loglog(choice.steps, choice.semigroup_error, color="#CC79A7", label="semigroup error")
+    ax.loglog(choice.steps, choice.p_max, color="#D55E00", label="p_max, 90% of samples below")
+    ax.loglog(choice.steps, 1 - choice.resolution + 1e-6, color="#009E73", label="mass beyond the graph, 90% below")
+    if choice.valid:
+        ax.axvspan(choice.low, choice.high, color="0.9", zorder=0, label="valid steps")
+    ax.axvline(choice.eps, color="k", lw=1)
+    ax.annotate(f" ε = {choice.eps:.3g}", (choice.eps, 1), xycoords=("data", "axes fraction"), va="top")
+    ax.set(xlabel="time step ε", ylabel="", ylim=(1e-4, None), title="choice of the time step")
+    ax.legend(fontsize=7, frameon=False)
+    return ax
+
+
+def graph(network: NeighborGraph, values: Array | None = None, ax: Any = None, label: str = "") -> Any:
+    """The edges of a neighbour graph over the first two coordinates, samples coloured by values. Returns the Axes."""
+    from matplotlib.collections import LineCollection
+
+    X = _check.need_points(network.X, "drawing a graph")
+    if ax is None:
+        ax = _figure(5, 4.2).subplots()
+    i, j = network.sources(), network.indices
+    once = i < j
+    lines = list(np.stack([X[i[once], :2], X[j[once], :2]], axis=1))
+    ax.add_collection(LineCollection(lines, colors="0.55", lw=0.5, zorder=0))
+    if values is None:
+        ax.scatter(X[:, 0], X[:, 1], color="k", s=2)
+    else:
+        dots = ax.scatter(X[:, 0], X[:, 1], c=values, s=4, cmap=SEQUENTIAL)
+        ax.figure.colorbar(dots, ax=ax, label=label)
+    ax.set_aspect("equal")
+    return ax
+
+
+def tangents(spaces: TangentSpaces, ax: Any = None, every: int = 10, length: float = 0.1) -> Any:
+    """The leading tangent directions at every few samples, over three coordinates. Returns the Axes."""
+    if ax is None:
+        ax = _figure(5, 4.2).add_subplot(projection="3d")
+    X, some = spaces.X[:, :3], slice(None, None, every)
+    ax.scatter(*X.T, s=1, color="0.6", alpha=0.4)
+    for direction, colour in zip(spaces.frames().transpose(2, 0, 1), ("#0072B2", "#D55E00", "#009E73"), strict=False):
+        start, step = X[some], length * direction[some, :3]
+        ax.quiver(*(start - step).T, *(2 * step).T, color=colour, lw=0.8, arrow_length_ratio=0)
+    return ax
 
 
 def _arrows(

@@ -1,0 +1,352 @@
+"""Choosing the time step, and what a choice of step, speed and noise means.
+
+A step that is too small stays on its sample (`p_max` near 1); one that is too large leaves the graph (`resolution`
+below 1). Between the two, the error of the generator is the roughness of L f, which sampling makes and which falls with
+ε, and its bias, which grows with ε. `choose_eps` measures both on the coordinates of the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from math import ceil, log2
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ordiff import _check, _sparse
+from ordiff._check import Array
+from ordiff.graph import NeighborGraph
+from ordiff.kernel.compose import Kernel
+from ordiff.operator import MarkovOperator
+
+# Operators that choose_eps builds at the most: the steps of its grid, and one smoother.
+_MOST_BUILDS = 16
+# Pairs of samples that `resolution` compares at the most.
+_MOST_PAIRS = 10_000_000
+
+
+class RowMaxima(NamedTuple):
+    """The largest transition probability of each row, its maximum and its quantiles."""
+
+    max: float
+    quantiles: dict[float, float]  # at .5, .9, .95 and .99
+    rows: Array  # (m,)
+
+
+class Resolution(NamedTuple):
+    """The share of a step's mass that the graph keeps: its minimum, and at which samples it was computed."""
+
+    min: float
+    samples: NDArray[np.intp]
+    kept: Array
+
+
+def p_max(op: MarkovOperator) -> RowMaxima:
+    """max_j P_ij of every row: near 1, the chain is stuck there."""
+    rows = np.maximum.reduceat(op._data, op.graph._indptr[:-1])
+    levels = (0.5, 0.9, 0.95, 0.99)
+    return RowMaxima(float(rows.max()), dict(zip(levels, np.quantile(rows, levels).tolist(), strict=True)), rows)
+
+
+def resolution(
+    kernel: Kernel,
+    graph: NeighborGraph,
+    eps: float,
+    density: ArrayLike | str | None = None,
+    alpha: float = 1.0,
+    random_state: int | None = 0,
+) -> Resolution:
+    """res_i = Σ_{j in the graph} P^full_ij, with P^full the kernel among all samples; its minimum over samples.
+
+    On more than 3,000 samples it is computed at the samples that the graph serves worst and at some random ones.
+    """
+    q = kernel.density_on(graph, density)
+    kernel = kernel.on(graph)
+    rows = _rows_at_risk(kernel, graph, eps, random_state)
+    return _resolution(kernel, graph, _full_rows(graph, rows), rows, eps, q, alpha)
+
+
+def _rows_at_risk(kernel: Kernel, graph: NeighborGraph, eps: float, random_state: int | None) -> NDArray[np.intp]:
+    m = graph.n_points
+    most = max(50, _MOST_PAIRS // m)
+    if m <= most:
+        return np.arange(m)
+    worst = np.argsort(graph.reach / kernel.bandwidth_on(graph).diffusion())[: most // 2]
+    others = np.random.default_rng(random_state).choice(m, most - most // 2, replace=False)
+    return np.union1d(worst, others)
+
+
+def _full_rows(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
+    """The graph in which these samples have all others as neighbours, and the rest only themselves."""
+    X = _check.need_points(graph._X, "the resolution")
+    m = graph.n_points
+    counts = np.ones(m, np.int64)
+    counts[rows] = m
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(_sparse.index_dtype(int(counts.sum())))
+    indices: Any = np.empty(int(indptr[-1]), indptr.dtype)
+    indices[indptr[:-1]] = np.arange(m)
+    for i in rows:
+        indices[indptr[i] : indptr[i + 1]] = np.arange(m)
+    sqdist = np.empty(indices.size)
+    _sparse.over_rows(_sparse.square_distances, indptr, _sparse.unsigned(indices), X, sqdist)
+    return NeighborGraph(indptr, indices, sqdist, X)
+
+
+def _resolution(
+    kernel: Kernel,
+    graph: NeighborGraph,
+    full: NeighborGraph,
+    rows: NDArray[np.intp],
+    eps: float,
+    q: Array,
+    alpha: float,
+) -> Resolution:
+    """The kernel must be resolved on the graph: the graph of full rows has no neighbourhoods to estimate from."""
+    P = kernel._rows(full, eps, -alpha * np.log(q))
+    kept = np.array(
+        [
+            P[full.indptr[i] : full.indptr[i + 1]][graph.indices[graph.indptr[i] : graph.indptr[i + 1]]].sum()
+            for i in rows
+        ]
+    )
+    return Resolution(float(kept.min()), rows, kept)
+
+
+def semigroup_error(
+    kernel: Kernel,
+    graph: NeighborGraph,
+    eps: float,
+    density: ArrayLike | str | None = None,
+    alpha: float = 1.0,
+    n_probes: int = 32,
+    random_state: int | None = 0,
+) -> float:
+    """‖P_ε P_ε − P_2ε‖_F, by random probes: the mean of |(P_ε P_ε − P_2ε) z|² over random signs z is its square."""
+    q, kernel = kernel.density_on(graph, density), kernel.on(graph)
+    one, two = (kernel.operator(graph, step, q, alpha) for step in (eps, 2 * eps))
+    return _semigroup_error(one, two, n_probes, random_state)
+
+
+def _semigroup_error(one: MarkovOperator, two: MarkovOperator, n_probes: int, random_state: int | None) -> float:
+    n_probes = _check.count(n_probes, "n_probes", 1)
+    signs = np.random.default_rng(random_state).choice([-1.0, 1.0], (one.graph.n_points, n_probes))
+    gap = one._pull(one._pull(signs)) - two._pull(signs)
+    return float(np.sqrt((gap**2).sum() / n_probes))
+
+
+# ------------------------------------------------------------------------------------------------ the choice
+
+
+@dataclass(frozen=True, eq=False)
+class StepChoice:
+    """The chosen step, the interval in which steps are valid, and the curves behind it. ``print`` it for words."""
+
+    eps: float
+    low: float  # below it more than a tenth of the samples are stuck
+    high: float  # above it more than a tenth of the samples reach beyond the graph
+    steps: Array  # the steps tried, ascending
+    p_max: Array  # the 90% quantile over samples of the largest transition probability
+    resolution: Array  # the 10% quantile over samples of the mass kept by the graph
+    semigroup_error: Array  # NaN for the two largest steps
+    roughness: Array  # rms of the rough part of L f, f the standardised coordinates
+    bias: Array  # rms of the rest against its extrapolation to ε = 0
+    stuck: int  # the sample that limits low
+    cut: int  # the sample that limits high
+    message: str
+
+    @property
+    def valid(self) -> bool:
+        """Is there a valid interval?"""
+        return self.low <= self.high
+
+    def __str__(self) -> str:
+        return self.message
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the curves; returns the Axes."""
+        # pictures are above this module in the layers, so they are looked up when they are asked for
+        return import_module("ordiff.plot").step_choice(self, ax)
+
+
+def choose_eps(
+    kernel: Kernel,
+    graph: NeighborGraph,
+    density: ArrayLike | str | None = None,
+    alpha: float = 1.0,
+    p_limit: float = 0.5,
+    resolution_limit: float = 0.9,
+    random_state: int | None = 0,
+) -> StepChoice:
+    """The step whose generator should be most accurate on this graph, within the valid interval.
+
+    low is the least step for which nine tenths of the samples have p_max below ``p_limit``, high the largest for which
+    nine tenths keep ``resolution_limit`` of a step's mass on the graph. Between them the step with the least estimated
+    error is taken: roughness and bias of L f for the coordinates f. At most 16 operators are built. An empty interval
+    is warned of, and the message says about how many samples would do.
+
+    >>> import ordiff as od
+    >>> p = od.datasets.torus(50)
+    >>> graph = od.NeighborGraph.build(p.X, radius=0.8)
+    >>> choice = od.tuning.choose_eps(od.Kernel(od.Ordering.local(p.ordering), noise=p.noise), graph)
+    >>> print(f"{choice.low:.2g} < {choice.eps:.2g} < {choice.high:.2g}")
+    0.0033 < 0.0052 < 0.061
+    """
+    q, d = kernel.density_on(graph, density), kernel.dimension_on(graph)
+    kernel = kernel.on(graph)
+    steps = _grid(kernel, graph, d, resolution_limit)
+    with _check.silent():
+        ops = [kernel.operator(graph, float(step), q, alpha) for step in steps]
+        stuck_rows = np.stack([p_max(op).rows for op in ops])
+        rows = _rows_at_risk(kernel, graph, float(steps[-1]), random_state)
+        full = _full_rows(graph, rows)
+        kept = np.stack([_resolution(kernel, graph, full, rows, float(step), q, alpha).kept for step in steps])
+        rough, bias = _errors(kernel, ops, q, alpha, graph)
+    semigroup = [_semigroup_error(one, two, 16, random_state) for one, two in zip(ops[:-2], ops[2:], strict=True)]
+    stuck, held = np.quantile(stuck_rows, 0.9, axis=1), np.quantile(kept, 0.1, axis=1)
+    low, high = _crossing(steps, stuck, p_limit), _crossing(steps, held, resolution_limit)
+    error = np.hypot(rough, bias)
+    allowed = (steps >= low * 0.999) & (steps <= high * 1.001)
+    if allowed.any():
+        best = int(np.flatnonzero(allowed)[np.argmin(error[allowed])])
+        eps = float(steps[best])
+    else:
+        eps = float(np.sqrt(low * high))
+    at = int(np.argmin(np.abs(np.log(steps / eps))))
+    choice = StepChoice(
+        eps, low, high, steps, stuck, held, np.array([*semigroup, np.nan, np.nan]), rough, bias,
+        int(np.argmax(stuck_rows[at])), int(rows[np.argmin(kept[at])]), "",
+    )  # fmt: skip
+    message = _words(choice, graph, d)
+    if not choice.valid:
+        _check.warn(message)
+    return StepChoice(**{**choice.__dict__, "message": message})
+
+
+def _grid(kernel: Kernel, graph: NeighborGraph, d: int, resolution_limit: float) -> Array:
+    """Steps a factor √2 apart, from where the median sample is stuck to beyond where the graph ends."""
+    from scipy.special import gammaincinv
+
+    rho2 = kernel.bandwidth_on(graph).diffusion()
+    metric = kernel.metric_on(graph)
+    widest = rho2 if metric is None else rho2 * metric.variances.max(axis=1)
+    top = 2 * float(np.quantile(graph.reach / (2 * gammaincinv(d / 2, resolution_limit) * widest), 0.5))
+    bottom = 0.15 * float(np.median(graph.spacing / rho2))
+    count = min(_MOST_BUILDS - 1, max(6, ceil(2 * log2(top / max(bottom, 1e-300))) + 1))
+    return np.array([top * 2.0 ** (-0.5 * place) for place in reversed(range(count))])
+
+
+def _errors(
+    kernel: Kernel, ops: list[MarkovOperator], q: Array, alpha: float, graph: NeighborGraph
+) -> tuple[Array, Array]:
+    """The rough part of u = L f, and the bias of its smooth part, for every step; f the standardised coordinates.
+
+    T = I − (I − S)³ is a smoother of high order made of the driftless operator S at a long step. Richardson's
+    T(2u_ε − u_2ε) is free of the leading bias; where it changes least with the step, it is the reference for all.
+    """
+    X = _check.need_points(graph.X, "choosing a step")
+    F = X - X.mean(axis=0)
+    F = F / np.maximum(F.std(axis=0), 1e-12 * np.abs(F).max())
+    smoother = ops[max(0, len(ops) - 3)].undirected()
+    assert isinstance(smoother, MarkovOperator)
+
+    def rest(u: Array) -> Array:
+        for _ in range(3):
+            u = u - smoother._pull(u)
+        return u
+
+    fields = [op.generator(F) for op in ops]
+    roughs = [rest(u) for u in fields]
+    smooths = [u - r for u, r in zip(fields, roughs, strict=True)]
+    references = [2 * a - b for a, b in zip(smooths[:-2], smooths[2:], strict=True)]
+    gaps = [np.mean((a - b) ** 2) for a, b in zip(references[:-2], references[2:], strict=True)]
+    reference = references[int(np.argmin(gaps))]
+    # the residual of a smoother that counts the sample itself is too small by its own share
+    others = np.maximum(1.0 - smoother.staying(), 0.25)[:, None]
+    rough = np.array([np.sqrt(np.mean((r / others) ** 2)) for r in roughs])
+    bias = np.array([np.sqrt(np.mean((s - reference) ** 2)) for s in smooths])
+    return rough, bias
+
+
+def _crossing(steps: Array, curve: Array, level: float) -> float:
+    """Where a falling curve passes a level, interpolated in log ε; the ends where it does not."""
+    above = curve >= level
+    if above.all():
+        return float(steps[-1])
+    if not above.any():
+        return float(steps[0])
+    at = int(np.flatnonzero(above)[-1])
+    if at == len(steps) - 1:
+        return float(steps[-1])
+    share = (curve[at] - level) / max(curve[at] - curve[at + 1], 1e-300)
+    return float(steps[at] * (steps[at + 1] / steps[at]) ** min(max(share, 0.0), 1.0))
+
+
+def _words(choice: StepChoice, graph: NeighborGraph, d: int) -> str:
+    if choice.valid:
+        return (
+            f"eps = {choice.eps:.3g}, between {choice.low:.3g}, below which more than a tenth of the samples stay put "
+            f"(most of all sample {choice.stuck}), and {choice.high:.3g}, above which more than a tenth reach beyond "
+            f"the graph (most of all sample {choice.cut}; more neighbours would raise it)."
+        )
+    # the spacing squared falls as m^(−2/d), and with it the least step
+    factor = (choice.low / choice.high) ** (d / 2)
+    return (
+        f"no step fits: below {choice.low:.3g} more than a tenth of the samples stay put (most of all sample "
+        f"{choice.stuck}), above {choice.high:.3g} more than a tenth reach beyond the graph (most of all sample "
+        f"{choice.cut}). With this reach about {round(graph.n_points * factor, -2):,.0f} samples would do instead of "
+        f"{graph.n_points:,}; or use a graph with about {factor:.1f} times the neighbours."
+    )
+
+
+# ------------------------------------------------------------------------- what the parameters mean together
+
+
+def peclet(eps: float, speed: ArrayLike, noise: ArrayLike) -> Any:
+    """ψ = ετ²/ρ²: drift against diffusion within one step."""
+    return _check.positive(eps, "eps") * np.asarray(speed, float) ** 2 / np.asarray(noise, float) ** 2
+
+
+def forward_bias(eps: float, speed: ArrayLike, noise: ArrayLike, steepness: ArrayLike = 1.0) -> Any:
+    """The probability that a step goes up the ordering, Φ(√ψ ‖∇l‖/κ); ``steepness`` is ‖∇l‖/κ, 1 for a pure order."""
+    from scipy.special import ndtr
+
+    return ndtr(np.sign(speed) * np.sqrt(peclet(eps, speed, noise)) * np.asarray(steepness, float))
+
+
+def speed_for_bias(bias: float, eps: float, noise: ArrayLike) -> Any:
+    """The speed τ at which a step goes up the ordering with this probability, for ‖∇l‖ = κ; negative below ½."""
+    from scipy.special import ndtri
+
+    if not 0 < _check.positive(bias, "bias") < 1:
+        raise ValueError(f"bias must be a probability between 0 and 1; got {bias:g}.")
+    return float(ndtri(bias)) * np.asarray(noise, float) / np.sqrt(_check.positive(eps, "eps"))
+
+
+def rescale_time(factor: float, eps: float, speed: ArrayLike, noise: ArrayLike) -> tuple[float, Any, Any]:
+    """(ε/c, cτ, √c ρ): the same kernel, with time counted in units c times as long."""
+    c = _check.positive(factor, "factor")
+    return _check.positive(eps, "eps") / c, c * np.asarray(speed, float), np.sqrt(c) * np.asarray(noise, float)
+
+
+def radius(dimension: int, mass: float = 0.99, scale: ArrayLike = 1.0) -> Any:
+    """The radius that holds this mass of N(0, scale² I_d): scale √(2 P⁻¹(d/2, mass))."""
+    from scipy.special import gammaincinv
+
+    if not 0 < _check.positive(mass, "mass") < 1:
+        raise ValueError(f"mass must be between 0 and 1; got {mass:g}.")
+    d = _check.count(dimension, "dimension", 1)
+    return np.asarray(scale, float) * np.sqrt(2 * gammaincinv(d / 2, mass))
+
+
+def rate(m: float, dimension: int, schedule: str = "balance") -> float:
+    """How ε should shrink with the number of samples: ε(m₂)/ε(m₁) = rate(m₂)/rate(m₁).
+
+    "balance": m^(−2/(d+6)), at which sampling noise and bias of the generator fall together. "consistent": the paper's
+    (log m/m)^(2/(d+4)), which ε must exceed, by however slowly growing a factor, for the generator to converge.
+    """
+    d = _check.count(dimension, "dimension", 1)
+    _check.option(schedule, "schedule", ("balance", "consistent"))
+    m = _check.positive(m, "m")
+    return m ** (-2 / (d + 6)) if schedule == "balance" else (np.log(m) / m) ** (2 / (d + 4))

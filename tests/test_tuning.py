@@ -1,0 +1,197 @@
+"""Choosing the step, and what the parameters mean: against exact values, brute force, and known truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ordiff as od
+from ordiff import tuning
+from reference import Surface, make_kernel, naive_operator
+
+
+def rms(x):
+    return float(np.sqrt(np.mean(np.square(x))))
+
+
+@pytest.fixture(scope="module")
+def surface():
+    return Surface(m=80)
+
+
+PARTS = ("several", "tangent", "beta", "gaussian")
+pytestmark = pytest.mark.filterwarnings("ignore:the graph is too small", "ignore:eps = ")
+
+
+def test_p_max(surface):
+    graph = od.NeighborGraph.build(surface.X, k=20)
+    op = make_kernel(surface, *PARTS).operator(graph, 0.1)
+    result = tuning.p_max(op)
+    want = op.matrix.toarray().max(axis=1)
+    np.testing.assert_array_equal(result.rows, want)
+    assert result.max == want.max()
+    assert result.quantiles[0.9] == np.quantile(want, 0.9)
+    assert tuning.p_max(od.Kernel().operator(graph, 1e-9)).max == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("parts", [PARTS, ("gradient", "euclidean", "one-sided", "supergaussian")])
+def test_resolution_is_the_mass_of_the_full_kernel_on_the_graph(surface, parts):
+    graph = od.NeighborGraph.build(surface.X, k=20)
+    kernel = make_kernel(surface, *parts)
+    result = tuning.resolution(kernel, graph, 0.1, density=surface.q, alpha=0.7)
+    full = naive_operator(surface, *parts, 0.1, 0.7)
+    kept = np.zeros_like(full)
+    kept[graph.sources(), graph.indices] = 1.0
+    np.testing.assert_allclose(result.kept, (full * kept).sum(axis=1), rtol=1e-8)
+    assert result.min == result.kept.min()
+    assert tuning.resolution(kernel, od.NeighborGraph.build(surface.X, k=79), 0.1).min == pytest.approx(1.0)
+
+
+def test_resolution_at_some_samples_finds_the_worst(rng, monkeypatch):
+    X = rng.uniform(0, 1, (1000, 2))
+    graph = od.NeighborGraph.build(X, k=40)
+    every = tuning.resolution(od.Kernel(), graph, 0.002)
+    monkeypatch.setattr("ordiff.tuning._MOST_PAIRS", 100_000)
+    some = tuning.resolution(od.Kernel(), graph, 0.002)
+    assert len(some.samples) < 150
+    assert some.min == pytest.approx(every.min, abs=0.02)
+
+
+def test_resolution_with_an_estimated_gradient_uses_that_of_the_graph(surface):
+    graph = od.NeighborGraph.build(surface.X, k=30)
+    l = surface.X[:, 0]
+    kappa = od.TangentSpaces.fit(graph, k=20).gradient_norm(l)
+    by_name = tuning.resolution(od.Kernel(od.Ordering(l, scale="gradient")), graph, 0.05)
+    np.testing.assert_allclose(
+        by_name.kept, tuning.resolution(od.Kernel(od.Ordering(l, scale=kappa)), graph, 0.05).kept
+    )
+
+
+def test_semigroup_error_agrees_with_the_frobenius_norm(surface):
+    graph = od.NeighborGraph.build(surface.X, k=30)
+    kernel = make_kernel(surface, *PARTS)
+    one, two = (kernel.operator(graph, eps, density=surface.q).matrix.toarray() for eps in (0.1, 0.2))
+    exact = np.linalg.norm(one @ one - two)
+    got = tuning.semigroup_error(kernel, graph, 0.1, density=surface.q, n_probes=4000)
+    assert got == pytest.approx(exact, rel=0.02)
+    assert tuning.semigroup_error(kernel, graph, 0.1, density=surface.q) == pytest.approx(exact, rel=0.2)
+    assert tuning.semigroup_error(kernel, graph, 0.1) == tuning.semigroup_error(kernel, graph, 0.1)
+
+
+# ------------------------------------------------------------------------------------------------ choose_eps
+
+
+def ratio_to_best(kernel, graph, choice, f, truth, **options):
+    """The error at the chosen step over the least in a fine sweep."""
+
+    def error(eps):
+        return rms(kernel.operator(graph, eps, **options).generator(f) - truth)
+
+    sweep = np.geomspace(choice.steps[0], choice.steps[-1], 40)
+    return error(choice.eps) / min(map(error, sweep))
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    """Counts the operators that are built."""
+    made = []
+    original = od.Kernel.operator
+    monkeypatch.setattr(od.Kernel, "operator", lambda self, *a, **k: made.append(1) or original(self, *a, **k))
+    return made
+
+
+@pytest.mark.parametrize("radius", [0.4, 0.6])
+def test_choice_on_the_torus(radius, builds):
+    p = od.datasets.torus(100)
+    graph = od.NeighborGraph.build(p.X, radius=radius)
+    kernel = od.Kernel(od.Ordering.local(p.ordering), noise=p.noise)
+    choice = tuning.choose_eps(kernel, graph)
+    assert len(builds) <= 20
+    assert choice.valid
+    assert choice.low <= choice.eps <= choice.high
+    assert ratio_to_best(kernel, graph, choice, p.test_function, p.generator) < 2
+
+
+@pytest.mark.parametrize("k", [300, 700])
+@pytest.mark.parametrize("density", ["knn", "balanced"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_choice_on_gaussian_samples(k, density, seed):
+    X = np.random.default_rng(seed).normal(size=(2000, 2))
+    graph = od.NeighborGraph.build(X, k=k)
+    kernel = od.Kernel(od.Ordering(-0.5 * (X**2).sum(axis=1)), noise=np.sqrt(2))
+    choice = tuning.choose_eps(kernel, graph, density=density)
+    x = X[:, 0]
+    assert ratio_to_best(kernel, graph, choice, x, -x, density=density) < 2
+    truth = -x * np.cos(x) - np.sin(x)
+    assert ratio_to_best(kernel, graph, choice, np.sin(x), truth, density=density) < 2
+    text = str(choice)
+    assert f"sample {choice.stuck}" in text
+    assert f"sample {choice.cut}" in text
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_valid_step_is_told_with_a_number_of_samples(rng):
+    X = rng.uniform(0, 1, (300, 3))
+    graph = od.NeighborGraph.build(X, k=4)
+    with pytest.warns(
+        od.OrdiffWarning, match=r"no step fits: below .* stay put .* about [\d,]+ samples would do instead of 300"
+    ) as told:
+        choice = tuning.choose_eps(od.Kernel(dimension=3), graph)
+    assert not choice.valid
+    assert choice.high < choice.eps < choice.low
+    assert str(told[0].message) == str(choice)
+
+
+def test_the_choice_can_be_drawn(surface):
+    graph = od.NeighborGraph.build(surface.X, k=40)
+    ax = tuning.choose_eps(od.Kernel(dimension=2), graph).plot()
+    assert "estimated error of L f" in [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+# --------------------------------------------------------------------------------------- what parameters mean
+
+
+def test_forward_bias_is_a_probability_of_the_step(rng):
+    """Φ(√ψ ‖∇l‖/κ): against one step of the kernel on a fine line, and its inverse."""
+    x = np.linspace(-1, 1, 4001)
+    eps, tau, rho, steep = 0.002, 4.0, 0.7, 2.0
+    graph = od.NeighborGraph.build(x[:, None], radius=0.25)
+    op = od.Kernel(od.Ordering(steep * x, speed=tau), noise=rho).operator(graph, eps)
+    up = (op @ (x > x[2000]))[2000] + 0.5 * op.matrix[[2000], [2000]]
+    assert tuning.forward_bias(eps, tau, rho, steepness=steep) == pytest.approx(float(up[0]), abs=1e-5)
+    assert tuning.peclet(eps, tau, rho) == pytest.approx(eps * 16 / 0.49)
+    for bias in (0.3, 0.5, 0.9):
+        tau = tuning.speed_for_bias(bias, eps, rho)
+        assert tuning.forward_bias(eps, tau, rho) == pytest.approx(bias)
+    with pytest.raises(ValueError, match="bias must be a probability"):
+        tuning.speed_for_bias(1.5, eps, rho)
+
+
+def test_rescaled_time_is_the_same_kernel(surface):
+    graph = od.NeighborGraph.build(surface.X, k=30)
+    eps, speed, noise = tuning.rescale_time(3.7, 0.2, surface.speed, surface.noise)
+    one = od.Kernel(od.Ordering(surface.l, surface.speed), noise=surface.noise).operator(graph, 0.2)
+    other = od.Kernel(od.Ordering(surface.l, speed), noise=noise).operator(graph, eps)
+    np.testing.assert_allclose(other.matrix.data, one.matrix.data, rtol=1e-12, atol=1e-300)
+
+
+# P(|x| < r) for x ~ N(0, I_d), the table of the paper's appendix B
+TABLE = {
+    (1, 1): 0.6827, (1, 2): 0.3935, (1, 4): 0.0902, (1, 6): 0.0144, (2, 2): 0.8647, (2, 8): 0.1429, (2, 10): 0.0527,
+    (3, 1): 0.9973, (3, 4): 0.9389, (3, 10): 0.4679, (3, 20): 0.0171, (4, 6): 0.9862, (4, 16): 0.5470, (5, 20): 0.7986,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("r", "d"), TABLE)
+def test_radius_inverts_the_papers_table(r, d):
+    low, high = TABLE[r, d] - 5e-5, TABLE[r, d] + 5e-5
+    assert tuning.radius(d, low) <= r <= tuning.radius(d, high)
+    assert tuning.radius(d, 0.9, scale=2.5) == pytest.approx(2.5 * tuning.radius(d, 0.9))
+
+
+def test_rate():
+    assert tuning.rate(4000, 2) / tuning.rate(1000, 2) == pytest.approx(4**-0.25)
+    got = tuning.rate(4000, 2, "consistent")
+    assert got == pytest.approx((np.log(4000) / 4000) ** (1 / 3))
+    with pytest.raises(ValueError, match="schedule must be one of"):
+        tuning.rate(10, 2, "fast")
