@@ -25,8 +25,8 @@ from ordiff._check import Array, IntArray
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz", "arcp"})
 
-# below this many edges a thread costs more than it saves
-_EDGES_PER_THREAD = 100_000
+# below this many edges a thread costs more than it saves: in a light loop over rows, and in the build of an operator
+_EDGES_PER_THREAD, _BUILT_PER_THREAD = 1_000_000, 100_000
 # edges in flight per thread while an operator is built: 1 MiB, so that a block stays in cache
 _BLOCK = 131_072
 
@@ -43,8 +43,8 @@ def index_dtype(largest: int) -> type[np.signedinteger[Any]]:
     return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
 
 
-def n_threads(n_edges: int) -> int:
-    return max(1, min(int(numba.config.NUMBA_NUM_THREADS), n_edges // _EDGES_PER_THREAD))
+def n_threads(n_edges: int, per_thread: int) -> int:
+    return max(1, min(int(numba.config.NUMBA_NUM_THREADS), n_edges // per_thread))
 
 
 def _cuts(indptr: IntArray, parts: int) -> list[int]:
@@ -55,14 +55,15 @@ def _cuts(indptr: IntArray, parts: int) -> list[int]:
 
 def over_rows(loop: Callable[..., Any], indptr: IntArray, *args: Any) -> None:
     """loop(start, stop, indptr, *args) over all rows, a range of rows per thread."""
-    cuts = _cuts(indptr, n_threads(int(indptr[-1])))
+    cuts = _cuts(indptr, n_threads(int(indptr[-1]), _EDGES_PER_THREAD))
     in_threads(lambda rows: loop(*rows, indptr, *args), list(pairwise(cuts)))
 
 
 def over_blocks(work: Callable[[int, int], Any], indptr: IntArray, *, threaded: bool) -> list[Any]:
     """work(start, stop) over blocks of rows that fit in cache, on all cores when ``threaded``."""
     blocks = list(pairwise(_cuts(indptr, max(1, int(indptr[-1]) // _BLOCK))))
-    return in_threads(lambda block: work(*block), blocks, n_threads(int(indptr[-1])) if threaded else 1)
+    workers = n_threads(int(indptr[-1]), _BUILT_PER_THREAD) if threaded else 1
+    return in_threads(lambda block: work(*block), blocks, workers)
 
 
 def in_threads(work: Callable[[Any], Any], items: Sequence[Any], workers: int | None = None) -> list[Any]:

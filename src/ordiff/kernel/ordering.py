@@ -113,6 +113,17 @@ class Ordering:
     >>> op = od.Kernel(od.Ordering(-0.5 * 3.0 * x[:, 0] ** 2), noise=0.5).operator(graph, eps=0.01)
     >>> bool(abs(op.generator(x[:, 0])[120] + 3.0 * x[120, 0]) < 0.02)     # the drift is the gradient, −3x
     True
+
+    A pseudotime has no units of its own: with scale "gradient" the speed is the same everywhere.
+
+    >>> pseudotime = np.exp(x[:, 0])
+    >>> order = od.Ordering(pseudotime, speed=2.0, scale="gradient")
+    >>> op = od.Kernel(order, noise=0.5).operator(graph, eps=0.005)
+    >>> bool(abs(od.velocity(op)[[60, 120], 0] - 2.0).max() < 0.1)
+    True
+    >>> od.Ordering([0.0, 0.5, float("nan")])
+    Traceback (most recent call last):
+    ValueError: the ordering has 1 value(s) that are NaN or infinite, the first at index 2. Remove ...
     """
 
     def __init__(
