@@ -123,7 +123,7 @@ def semigroup_error(
     n_probes: int = 32,
     random_state: int | None = 0,
 ) -> float:
-    """‖P_ε P_ε − P_2ε‖_F, by random probes: the mean of |(P_ε P_ε − P_2ε) z|² over random signs z is its square."""
+    """‖P_ε P_ε − P_2ε‖_F, by random probes: the mean of ‖(P_ε P_ε − P_2ε) z‖² over random signs z is its square."""
     q, kernel = kernel.density_on(graph, density), kernel.on(graph)
     one, two = (kernel.operator(graph, step, q, alpha) for step in (eps, 2 * eps))
     return _semigroup_error(one, two, n_probes, random_state)
