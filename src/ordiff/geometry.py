@@ -48,6 +48,8 @@ class TangentSpaces:
 
         dimension: the dimension when it is known; `dimensions` are still those found at each sample.
         """
+        from threadpoolctl import threadpool_limits
+
         X = _check.need_points(graph.X, "local principal component analysis")
         k = _check.count(k, "k", 1)
         variance = _check.positive(variance, "variance")
@@ -60,15 +62,16 @@ class TangentSpaces:
             return _local_pca(X[neighbors[rows]] - X[rows, None, :], variance, rank)
 
         rank = 1 if dimension is None else _check.count(dimension, "dimension", 1, X.shape[1])
-        parts = _sparse.in_threads(lambda rows: pca(rows, rank), batches)
-        dimensions = np.concatenate([d for d, _, _ in parts])
-        rank = max(rank, int(dimensions.max()))
-        parts = [
-            part if part[2].shape[1] == rank else pca(rows, rank) for part, rows in zip(parts, batches, strict=True)
-        ]
-        axes, squares = (np.concatenate([part[which] for part in parts]) for which in (1, 2))
+        with threadpool_limits(1, user_api="blas"):  # its own threads treble the time of small matrices
+            parts = _sparse.in_threads(lambda rows: pca(rows, rank), batches)
+            widest = max(part[2].shape[1] for part in parts)
+            narrow = [place for place, part in enumerate(parts) if part[2].shape[1] < widest]
+            again = _sparse.in_threads(lambda place: pca(batches[place], widest), narrow)
+        for place, part in zip(narrow, again, strict=True):
+            parts[place] = part
+        dimensions, axes, squares = (np.concatenate([part[which] for part in parts]) for which in (0, 1, 2))
         median = max(1, int(np.median(dimensions)))
-        return cls(X, neighbors, dimensions, median if dimension is None else rank, axes, squares)
+        return cls(X, neighbors, dimensions, median if dimension is None else dimension, axes, squares)
 
     def basis(self, i: int) -> Array:
         """An orthonormal basis of the tangent space at sample i, (n, d_i)."""
