@@ -26,8 +26,8 @@ def branching(m: int = 600, seed: int = 0) -> np.ndarray:
 
 
 def graphs() -> Figure:
-    X = branching()
-    figure = Figure(figsize=(11, 7), layout="constrained", dpi=130)
+    X = branching(200)
+    figure = Figure(figsize=(8.4, 8), layout="constrained", dpi=130)
     for ax, rule in zip(figure.subplots(2, 2).flat, ("knn", "and", "or", "cknn"), strict=True):
         with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):  # the title says the parts
             network = od.threshold_graph(X, k=6, rule=rule)

@@ -109,7 +109,7 @@ def step_choice(choice: StepChoice, ax: Any = None) -> Any:
     ax.axvline(choice.eps, color="k", lw=1)
     ax.annotate(f" ε = {choice.eps:.3g}", (choice.eps, 1), xycoords=("data", "axes fraction"), va="top")
     ax.set(xlabel="time step ε", ylabel="", ylim=(1e-4, None), title="choice of the time step")
-    ax.legend(fontsize=7, frameon=False)
+    ax.legend(fontsize=7, framealpha=0.9)
     return ax
 
 
