@@ -103,7 +103,8 @@ def run(quick: bool = False) -> str:
             f"Rms error of Δf, mean of {n_seeds} seed(s), best over ε (in brackets); rms of Δf is 2.5. ε is that of "
             "exp(−d²/2ε), so pyDiffMap's own parameter is half of it. Peers at α = 1 with their own density, the row "
             "sums of the kernel. The best ε is chosen by the true Δf, for every method alike; at few neighbours it is "
-            "beyond what the graph resolves, and ordiff would warn.",
+            "beyond what the graph resolves, and ordiff would warn. The constants of 'balanced' were set with this "
+            "torus and gaussian samples in view; those of the others were not.",
             table(header, rows),
             "Others per point, mean. pyDiffMap keeps an edge that either end has, which adds a few; datafold's cut-off "
             "is the radius that holds k others on average.",

@@ -181,6 +181,23 @@ def test_tangent_spaces_do_not_depend_on_batches_and_serve_weak_samples(rng, mon
     np.testing.assert_allclose(whole.gradient(f), parts.gradient(f), atol=1e-9)
     known = od.TangentSpaces.fit(graph, k=12, dimension=3)
     assert known.frames().shape == (401, 3, 3)
+    with pytest.raises(ValueError, match=r"dimension must be at most 2; got 3\. k is 2"):
+        od.TangentSpaces.fit(graph, k=2, dimension=3)
+
+
+def test_a_known_dimension_is_used_for_gradients_and_projection(rng):
+    """A noisy straight line in ten coordinates: only the part along its one direction remains."""
+    t = rng.uniform(0, 1, 600)
+    X = np.concatenate([t[:, None], 0.01 * rng.normal(size=(600, 9))], axis=1)
+    graph = od.NeighborGraph.build(X, k=60)
+    tangents = od.TangentSpaces.fit(graph, k=60, dimension=1)
+    V = np.concatenate([np.ones((600, 1)), rng.normal(size=(600, 9))], axis=1)
+    e = tangents.frames()[:, :, 0]
+    np.testing.assert_allclose(tangents.project(V), (V * e).sum(axis=1)[:, None] * e, atol=1e-12)
+    gradient = tangents.gradient(t)
+    np.testing.assert_allclose(gradient, (gradient * e).sum(axis=1)[:, None] * e, atol=1e-12)
+    assert (tangents.dimensions == 1).all()
+    assert (od.TangentSpaces.fit(graph, k=60).dimensions > 1).any()
 
 
 def test_more_coordinates_than_neighbours(rng):

@@ -244,7 +244,7 @@ def test_what_joins_a_graph_in_parts(rule, rng):
 def test_parts_too_far_apart_to_join(rng, monkeypatch):
     monkeypatch.setattr("ordiff.graph._JOIN_EDGES", 2000)
     X = np.concatenate([rng.normal(size=(100, 2)), rng.normal(size=(100, 2)) + 50])
-    with pytest.warns(od.OrdiffWarning, match="No k up to 10 joins them"):
+    with pytest.warns(od.OrdiffWarning, match="No k joins them within 10 neighbours"):
         od.threshold_graph(X, k=5, rule="or")
 
 

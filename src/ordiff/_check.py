@@ -7,6 +7,7 @@ form that the rest of the package relies on: float64, C-contiguous, finite.
 from __future__ import annotations
 
 import operator as _operator
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 IntArray = NDArray[np.integer[Any]]
 
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parent) + os.sep
 # beyond this the square of a distance is no longer a finite number
 _LARGEST_SPAN = 1e150
 
@@ -177,6 +178,13 @@ def number(value: Any, name: str) -> float:
     if array.ndim != 0 or not np.isfinite(array):
         raise ValueError(f"{name} must be one finite number; got {value!r}.")
     return float(array)
+
+
+def share(value: Any, name: str) -> float:
+    """One number strictly between 0 and 1."""
+    if not 0 < number(value, name) < 1:
+        raise ValueError(f"{name} must be between 0 and 1; got {value!r}.")
+    return float(value)
 
 
 def count(value: Any, name: str, minimum: int = 1, maximum: int | None = None, why: str = "") -> int:

@@ -278,8 +278,9 @@ def exponents(  # type: ignore[no-untyped-def]
 def normalise(start, stop, indptr, indices, log_weight, out):  # type: ignore[no-untyped-def]
     """log K → P, in place: row i becomes exp(out + log_weight_j) / its sum, by log-sum-exp.
 
-    Returns the first row whose sum is not finite and positive, or −1.
+    Returns the first row whose sum is not finite and positive, or −1; such a row is left as it is.
     """
+    failed = -1
     bits = np.empty(longest_row(start, stop, indptr), np.int64)
     shifted = bits.view(np.float64)
     for i in range(start, stop):
@@ -292,17 +293,19 @@ def normalise(start, stop, indptr, indices, log_weight, out):  # type: ignore[no
         for e in range(row.size):
             top = max(top, p[e])
         if not (top > -np.inf and top < np.inf):
-            return i
+            failed = i if failed < 0 else failed
+            continue
         exp_row(p, top, shifted[: row.size], bits[: row.size])
         total = 0.0
         for e in range(row.size):
             total += p[e]
         if not (total >= 1.0 and total < np.inf):
-            return i
+            failed = i if failed < 0 else failed
+            continue
         scale = 1.0 / total
         for e in range(row.size):
             p[e] *= scale
-    return -1
+    return failed
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})

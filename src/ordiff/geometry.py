@@ -46,7 +46,7 @@ class TangentSpaces:
     ) -> TangentSpaces:
         """Tangent spaces at every sample of the graph from its k nearest neighbours (all, where there are fewer).
 
-        dimension: the dimension when it is known; `dimensions` are still those found at each sample.
+        dimension: the dimension when it is known, then the same at every sample that has neighbours.
         """
         from threadpoolctl import threadpool_limits
 
@@ -61,7 +61,8 @@ class TangentSpaces:
         def pca(rows: slice, rank: int) -> tuple[NDArray[np.intp], Array, Array]:
             return _local_pca(X[neighbors[rows]] - X[rows, None, :], variance, rank)
 
-        rank = 1 if dimension is None else _check.count(dimension, "dimension", 1, X.shape[1])
+        most = min(k, X.shape[1])
+        rank = 1 if dimension is None else _check.count(dimension, "dimension", 1, most, f"k is {k}.")
         with threadpool_limits(1, user_api="blas"):  # its own threads treble the time of small matrices
             parts = _sparse.in_threads(lambda rows: pca(rows, rank), batches)
             widest = max(part[2].shape[1] for part in parts)
@@ -70,8 +71,9 @@ class TangentSpaces:
         for place, part in zip(narrow, again, strict=True):
             parts[place] = part
         dimensions, axes, squares = (np.concatenate([part[which] for part in parts]) for which in (0, 1, 2))
-        median = max(1, int(np.median(dimensions)))
-        return cls(X, neighbors, dimensions, median if dimension is None else dimension, axes, squares)
+        if dimension is not None:
+            dimensions = np.where(dimensions > 0, dimension, 0)
+        return cls(X, neighbors, dimensions, dimension or max(1, int(np.median(dimensions))), axes, squares)
 
     def basis(self, i: int) -> Array:
         """An orthonormal basis of the tangent space at sample i, (n, d_i)."""
@@ -188,8 +190,9 @@ def balanced_density(
     The steps are few on purpose: they follow the fluctuations of the sampling, and more would follow those of K.
 
     It is the most accurate density for operators on random samples, given a graph of 50 neighbours or more (k is 16, or
-    a quarter of the graph's neighbours if those are fewer than 64). At an edge of the data it counts the missing side
-    to the samples at the edge.
+    a quarter of the graph's neighbours if those are fewer than 64). It is a quadrature weight first: as a density it
+    is as rough as the sampling, and its level some 20% high. At an edge of the data it counts the missing side to the
+    samples at the edge.
     """
     d = intrinsic_dimension(graph) if dimension is None else _check.count(dimension, "dimension", 1)
     iterations = _check.count(iterations, "iterations", 1)

@@ -105,6 +105,7 @@ class NeighborGraph:
     def _finish(cls, indptr: IntArray, indices: IntArray, X: Array) -> NeighborGraph:
         """Self in every row, rows sorted, exact squared distances."""
         assert indices.max() < len(X)
+        assert (np.diff(indptr) > 0).all()
         _sparse.over_rows(_sparse.self_and_sort, indptr, _sparse.unsigned(indices))
         sqdist = np.empty(indices.size)
         _sparse.over_rows(_sparse.square_distances, indptr, _sparse.unsigned(indices), X, sqdist)
@@ -365,6 +366,11 @@ def _by_rule(X: Array, k: int, rule: str, delta: float) -> NeighborGraph:
         return NeighborGraph._finish(pattern.indptr, pattern.indices, X)
     # r_k is 1-Lipschitz, so d ≤ δ√(r_i r_j) implies d ≤ δ√(r_i (r_i + d)), that is d ≤ c r_i
     r = near.nearest(k)[1][:, -1]
+    if not (r > 0).all():
+        raise GraphError(
+            f"sample {int(np.argmin(r))} coincides with its {k} nearest neighbours, so its threshold is 0: "
+            "remove duplicate samples or use a larger k."
+        )
     c = 0.5 * (delta**2 + np.sqrt(delta**4 + 4 * delta**2))
     wide = NeighborGraph._build_radius(X, c * r * (1 + 1e-12))
     # with room for the rounding of √, so that mutual k-th neighbours are kept
@@ -390,10 +396,14 @@ def _what_joins(X: Array, k: int, rule: str, graph: NeighborGraph) -> str:
         edges = edges.maximum(edges.T).multiply(both.multiply(both.T))
     tree = minimum_spanning_tree(sp.csr_array(edges))  # takes the smaller of the two directions of an edge
     if tree.nnz < m - 1:
-        return f"No k up to {most} joins them: they lie far apart. Treat the parts separately, or remove the outliers."
+        what = "threshold" if rule == "cknn" else "k"
+        return (
+            f"No {what} joins them within {most} neighbours of each sample: they lie far apart. Treat the parts "
+            "separately (graph.components), or remove the outliers."
+        )
     longest = float(tree.data.max())
     if rule == "cknn":
-        return f"The smallest delta that joins them is {np.ceil(longest * 1000) / 1000:g} (at k = {k})."
+        return f"The smallest delta that joins them is {np.ceil(longest * 1000) / 1000:.3f} (at k = {k})."
     return f"The smallest k that joins them is {round(longest)}."
 
 
@@ -424,6 +434,8 @@ def geodesic_order(graph: NeighborGraph, start: ArrayLike) -> Array:
         return graph.geodesic(array)
     if array.shape == (graph.n_points,) and n != graph.n_points:
         mass = _check.nodes(array, graph.n_points, "start")
+        if not mass.any():
+            raise ValueError("start is a mass of 0 at every sample.")
         return graph.geodesic(np.flatnonzero(mass), mass[mass != 0])
     X = _check.need_points(graph.X, "a start given by its coordinates")
     point = _check.nodes(array, X.shape[1], "start")

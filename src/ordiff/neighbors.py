@@ -95,7 +95,8 @@ def _tree_within(X: Array, radius: Array) -> Iterator[tuple[IntArray, IntArray]]
         widest = np.maximum.accumulate(counts[start:])
         step = max(1, int(np.searchsorted(widest * np.arange(1, widest.size + 1), _BLOCK, side="right")))
         rows = slice(start, start + step)
-        most, reach = int(counts[rows].max()), np.nextafter(radius[rows].max(), np.inf)
+        # the bound is strict and its square must not underflow, or a sample would not find even itself
+        most, reach = int(counts[rows].max()), max(np.nextafter(radius[rows].max(), np.inf), 1e-150)
         distance, found = tree.query(X[rows], [*range(1, most + 1)], distance_upper_bound=reach, workers=-1)
         kept = distance <= radius[rows, None]
         yield found[kept].astype(np.int32), kept.sum(axis=1)

@@ -126,6 +126,13 @@ class MarkovOperator(Chain):
         self.density = density.copy()
         self.density.flags.writeable = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_sorted"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.density.flags.writeable = False
+
     @property
     def matrix(self) -> sp.csr_array:
         """P as a SciPy matrix. It shares its memory with the operator and the graph, and is read-only: `.copy()` it

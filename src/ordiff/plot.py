@@ -105,7 +105,8 @@ def step_choice(choice: StepChoice, ax: Any = None) -> Any:
     ax.loglog(choice.steps, choice.p_max, color="#D55E00", label="p_max, 90% of samples below")
     ax.loglog(choice.steps, 1 - choice.resolution + 1e-6, color="#009E73", label="mass beyond the graph, 90% below")
     if choice.valid:
-        ax.axvspan(choice.low, choice.high, color="0.9", zorder=0, label="valid steps")
+        ends = (max(choice.low, choice.steps[0]), min(choice.high, choice.steps[-1]))
+        ax.axvspan(*ends, color="0.9", zorder=0, label="valid steps")
     ax.axvline(choice.eps, color="k", lw=1)
     ax.annotate(f" ε = {choice.eps:.3g}", (choice.eps, 1), xycoords=("data", "axes fraction"), va="top")
     ax.set(xlabel="time step ε", ylabel="", ylim=(1e-4, None), title="choice of the time step")

@@ -45,7 +45,7 @@ def cyclic_hint(X: ArrayLike, n_points: int = 300, n_subsets: int = 9, random_st
     except ImportError:
         raise _check.missing_extra("ripser", "topology", "cyclic_hint") from None
     X = _check.points(X, minimum=10)
-    n_points = min(_check.count(n_points, "n_points", 10), len(X))
+    n_points = min(_check.count(n_points, "n_points", 10), max(9, 2 * len(X) // 3))  # subsets must differ
     rng = np.random.default_rng(random_state)
     largest, loops = [], []
     for _ in range(_check.count(n_subsets, "n_subsets", 1)):
@@ -56,11 +56,17 @@ def cyclic_hint(X: ArrayLike, n_points: int = 300, n_subsets: int = 9, random_st
     ratio, low, high = np.quantile(largest, [0.5, 0.25, 0.75]).tolist()
     needed, count = ratio > _REAL, round(float(np.median(loops)))
     many = "a loop" if count <= 1 else f"{count} loops"
-    said = f"the most persistent loop lives {ratio:.1f} times its birth scale (quartiles {low:.1f} to {high:.1f})"
-    if needed:
-        text = f"The data seem to have {many}: {said}. Use a local ordering (Ordering.cyclic, piecewise or local)."
+    said = f"the most persistent loop lives to {ratio:.1f} times its birth scale (quartiles {low:.1f} to {high:.1f})"
+    advice = "use a local ordering (Ordering.cyclic, piecewise or local)"
+    if low <= _REAL <= high:
+        text = f"Undecided: {said}, and {_REAL} would be a loop. With a loop, {advice}; more samples would tell."
+    elif needed:
+        text = f"The data seem to have {many}: {said}; {advice}."
     else:
-        text = f"No clear loop: {said}, as in data without one. A global ordering should do."
+        text = (
+            f"No loop found: {said}, as in data without one. A global ordering should do, unless noise in many "
+            "coordinates hides a loop: then try the leading principal components."
+        )
     return CyclicHint(ratio, (low, high), count, needed, text)
 
 

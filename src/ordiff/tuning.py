@@ -7,7 +7,7 @@ below 1). Between the two, the error of the generator is the roughness of L f, w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from math import ceil, log2
 from typing import Any, NamedTuple
@@ -62,20 +62,27 @@ def resolution(
 
     On more than 3,000 samples it is computed at the samples that the graph serves worst and at some random ones.
     """
+    eps, alpha = _check.positive(eps, "eps"), _check.number(alpha, "alpha")
     q = kernel.density_on(graph, density)
     kernel = kernel.on(graph)
-    rows = _rows_at_risk(kernel, graph, eps, random_state)
+    rows = _rows_at_risk(kernel, graph, random_state)
     return _resolution(kernel, graph, _full_rows(graph, rows), rows, eps, q, alpha)
 
 
-def _rows_at_risk(kernel: Kernel, graph: NeighborGraph, eps: float, random_state: int | None) -> NDArray[np.intp]:
+def _some_rows(graph: NeighborGraph, share: float, random_state: int | None) -> NDArray[np.intp]:
+    """All samples, or as many random ones as may be compared with all, times a share."""
     m = graph.n_points
-    most = max(50, _MOST_PAIRS // m)
+    most = max(100, _MOST_PAIRS // m)
     if m <= most:
         return np.arange(m)
-    worst = np.argsort(graph.reach / kernel.bandwidth_on(graph).diffusion())[: most // 2]
-    others = np.random.default_rng(random_state).choice(m, most - most // 2, replace=False)
-    return np.union1d(worst, others)
+    return np.sort(np.random.default_rng(random_state).choice(m, int(share * most), replace=False))
+
+
+def _rows_at_risk(kernel: Kernel, graph: NeighborGraph, random_state: int | None) -> NDArray[np.intp]:
+    """Half of them random, half those that the graph serves worst."""
+    random = _some_rows(graph, 0.5, random_state)
+    worst = np.argsort(graph.reach / kernel.bandwidth_on(graph).diffusion())[: random.size]
+    return np.union1d(worst, random)
 
 
 def _full_rows(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
@@ -104,13 +111,16 @@ def _resolution(
     alpha: float,
 ) -> Resolution:
     """The kernel must be resolved on the graph: the graph of full rows has no neighbourhoods to estimate from."""
-    P = kernel._rows(full, eps, -alpha * np.log(q))
+    P = kernel._rows(full, eps, -alpha * np.log(q), needed=rows)
     kept = np.array(
         [
             P[full.indptr[i] : full.indptr[i + 1]][graph.indices[graph.indptr[i] : graph.indptr[i + 1]]].sum()
             for i in rows
         ]
     )
+    bad = ~((kept >= 0) & (kept <= 1 + 1e-9))
+    if bad.any():
+        raise _check.empty_row(int(rows[np.argmax(bad)]), eps)
     return Resolution(float(kept.min()), rows, kept)
 
 
@@ -144,16 +154,16 @@ class StepChoice:
     """The chosen step, the interval in which steps are valid, and the curves behind it. ``print`` it for words."""
 
     eps: float
-    low: float  # below it more than a tenth of the samples are stuck
-    high: float  # above it more than a tenth of the samples reach beyond the graph
+    low: float  # the least valid step: 0 if none was too small, infinite if all tried are
+    high: float  # the largest valid step: infinite if none was too large, 0 if all tried are
     steps: Array  # the steps tried, ascending
     p_max: Array  # the 90% quantile over samples of the largest transition probability
     resolution: Array  # the 10% quantile over samples of the mass kept by the graph
     semigroup_error: Array  # NaN for the two largest steps
-    roughness: Array  # rms of the rough part of L f, f the standardised coordinates
+    roughness: Array  # rms of the rough part of L f, f the coordinates over their common rms
     bias: Array  # rms of the rest against its extrapolation to ε = 0
-    stuck: int  # the sample that limits low
-    cut: int  # the sample that limits high
+    stuck: int  # a sample that limits low
+    cut: int  # a sample that limits high
     message: str
 
     @property
@@ -193,62 +203,87 @@ def choose_eps(
     >>> choice.low < choice.eps < choice.high
     True
     """
+    p_limit, resolution_limit = _check.share(p_limit, "p_limit"), _check.share(resolution_limit, "resolution_limit")
     q, d = kernel.density_on(graph, density), kernel.dimension_on(graph)
     kernel = kernel.on(graph)
-    steps = _grid(kernel, graph, d, resolution_limit)
-    with _check.silent():
-        ops = [kernel.operator(graph, float(step), q, alpha) for step in steps]
-        stuck_rows = np.stack([p_max(op).rows for op in ops])
-        rows = _rows_at_risk(kernel, graph, float(steps[-1]), random_state)
-        full = _full_rows(graph, rows)
-        kept = np.stack([_resolution(kernel, graph, full, rows, float(step), q, alpha).kept for step in steps])
-        rough, bias = _errors(kernel, ops, q, alpha, graph)
+    steps, ops = _operators(kernel, graph, _grid(kernel, graph, d), q, alpha)
+    largest = np.stack([p_max(op).rows for op in ops])
+    rows = _some_rows(graph, 1.0, random_state)
+    full = _full_rows(graph, rows)
+    kept = np.stack([_resolution(kernel, graph, full, rows, float(step), q, alpha).kept for step in steps])
+    rough, bias = _errors(ops, graph)
     semigroup = [_semigroup_error(one, two, 16, random_state) for one, two in zip(ops[:-2], ops[2:], strict=True)]
-    stuck, held = np.quantile(stuck_rows, 0.9, axis=1), np.quantile(kept, 0.1, axis=1)
-    low, high = _crossing(steps, stuck, p_limit), _crossing(steps, held, resolution_limit)
-    error = np.hypot(rough, bias)
-    allowed = (steps >= low * 0.999) & (steps <= high * 1.001)
+
+    stuck, held = np.quantile(largest, 0.9, axis=1), np.quantile(kept, 0.1, axis=1)
+    low = _first(steps, stuck < p_limit, stuck - p_limit, none=np.inf, at_once=0.0)
+    high = _first(steps, held < resolution_limit, held - resolution_limit, none=np.inf, at_once=0.0)
+    allowed = (steps >= low) & (steps <= high)
     if allowed.any():
-        best = int(np.flatnonzero(allowed)[np.argmin(error[allowed])])
-        eps = float(steps[best])
-    else:
+        eps = float(steps[allowed][np.argmin(np.hypot(rough, bias)[allowed])])
+    elif 0 < low <= high < np.inf:  # between two steps of the grid
         eps = float(np.sqrt(low * high))
-    at = int(np.argmin(np.abs(np.log(steps / eps))))
+    else:  # the least bad
+        eps = float(steps[np.argmin(np.maximum(stuck / p_limit, (1 - held) / (1 - resolution_limit)))])
+    at_low, at_high = (int(np.argmin(np.abs(steps - end))) for end in (min(low, steps[-1]), min(high, steps[-1])))
     choice = StepChoice(
-        eps, low, high, steps, stuck, held, np.array([*semigroup, np.nan, np.nan]), rough, bias,
-        int(np.argmax(stuck_rows[at])), int(rows[np.argmin(kept[at])]), "",
+        eps=eps, low=low, high=high, steps=steps, p_max=stuck, resolution=held,
+        semigroup_error=np.array([*semigroup, np.nan, np.nan]), roughness=rough, bias=bias,
+        stuck=_at_quantile(largest[at_low], 0.9), cut=int(rows[_at_quantile(kept[at_high], 0.1)]), message="",
     )  # fmt: skip
-    message = _words(choice, graph, d)
+    choice = replace(choice, message=_words(choice, graph, d))
     if not choice.valid:
-        _check.warn(message)
-    return StepChoice(**{**choice.__dict__, "message": message})
+        _check.warn(choice.message)
+    return choice
 
 
-def _grid(kernel: Kernel, graph: NeighborGraph, d: int, resolution_limit: float) -> Array:
+def _at_quantile(values: Array, level: float) -> int:
+    """Which one is at this quantile."""
+    return int(np.argsort(values)[int(level * (values.size - 1))])
+
+
+def _operators(
+    kernel: Kernel, graph: NeighborGraph, steps: Array, q: Array, alpha: float
+) -> tuple[Array, list[MarkovOperator]]:
+    """An operator for each step, up to the first at which a row is empty (a compact profile that the drift outruns)."""
+    ops: list[MarkovOperator] = []
+    for step in steps:
+        try:
+            with _check.silent():
+                ops.append(kernel.operator(graph, float(step), q, alpha))
+        except _check.ResolutionError:
+            if len(ops) < 5:
+                raise
+            break
+    return steps[: len(ops)], ops
+
+
+def _grid(kernel: Kernel, graph: NeighborGraph, d: int) -> Array:
     """Steps a factor √2 apart, from where the median sample is stuck to beyond where the graph ends."""
-    from scipy.special import gammaincinv
-
     rho2 = kernel.bandwidth_on(graph).diffusion()
     metric = kernel.metric_on(graph)
     widest = rho2 if metric is None else rho2 * metric.variances.max(axis=1)
-    top = 2 * float(np.quantile(graph.reach / (2 * gammaincinv(d / 2, resolution_limit) * widest), 0.5))
+    # twice the step that keeps nine tenths of its mass within the median reach
+    top = 2 * float(np.median(graph.reach / widest)) / float(radius(d, 0.9)) ** 2
     bottom = 0.15 * float(np.median(graph.spacing / rho2))
-    count = min(_MOST_BUILDS - 1, max(6, ceil(2 * log2(top / max(bottom, 1e-300))) + 1))
+    if not 0 < top < np.inf or not bottom < np.inf:
+        raise _check.GraphError(
+            "half of the samples have no neighbour at a positive distance: use more neighbours, or remove duplicates."
+        )
+    count = min(_MOST_BUILDS - 1, max(8, ceil(2 * log2(top / max(bottom, 1e-9 * top))) + 1))
     return np.array([top * 2.0 ** (-0.5 * place) for place in reversed(range(count))])
 
 
-def _errors(
-    kernel: Kernel, ops: list[MarkovOperator], q: Array, alpha: float, graph: NeighborGraph
-) -> tuple[Array, Array]:
-    """The rough part of u = L f, and the bias of its smooth part, for every step; f the standardised coordinates.
+def _errors(ops: list[MarkovOperator], graph: NeighborGraph) -> tuple[Array, Array]:
+    """The rough part of u = L f, and the bias of its smooth part, for every step; f the coordinates over their rms.
 
     T = I − (I − S)³ is a smoother of high order made of the driftless operator S at a long step. Richardson's
     T(2u_ε − u_2ε) is free of the leading bias; where it changes least with the step, it is the reference for all.
     """
     X = _check.need_points(graph.X, "choosing a step")
     F = X - X.mean(axis=0)
-    F = F / np.maximum(F.std(axis=0), 1e-12 * np.abs(F).max())
-    smoother = ops[max(0, len(ops) - 3)].undirected()
+    F = F / np.sqrt(np.mean(F**2))  # one scale for all: a coordinate of mere noise must not decide
+    with _check.silent():
+        smoother = ops[max(0, len(ops) - 3)].undirected()
     assert isinstance(smoother, MarkovOperator)
 
     def rest(u: Array) -> Array:
@@ -269,43 +304,59 @@ def _errors(
     return rough, bias
 
 
-def _crossing(steps: Array, curve: Array, level: float) -> float:
-    """Where a falling curve passes a level, interpolated in log ε; the ends where it does not."""
-    above = curve >= level
-    if above.all():
-        return float(steps[-1])
-    if not above.any():
-        return float(steps[0])
-    at = int(np.flatnonzero(above)[-1])
-    if at == len(steps) - 1:
-        return float(steps[-1])
-    share = (curve[at] - level) / max(curve[at] - curve[at + 1], 1e-300)
-    return float(steps[at] * (steps[at + 1] / steps[at]) ** min(max(share, 0.0), 1.0))
+def _first(steps: Array, passed: NDArray[np.bool_], excess: Array, none: float, at_once: float) -> float:
+    """The first step that has passed a limit, interpolated in log ε where the excess over it is 0."""
+    if not passed.any():
+        return none
+    at = int(np.argmax(passed))
+    if at == 0:
+        return at_once
+    share = excess[at - 1] / (excess[at - 1] - excess[at])
+    return float(steps[at - 1] * (steps[at] / steps[at - 1]) ** share)
 
 
 def _words(choice: StepChoice, graph: NeighborGraph, d: int) -> str:
-    if choice.valid:
+    m, tried = graph.n_points, f"{choice.steps[0]:.2g} to {choice.steps[-1]:.2g}"
+    if choice.low == np.inf:
         return (
-            f"eps = {choice.eps:.3g}, between {choice.low:.3g}, below which more than a tenth of the samples stay put "
-            f"(most of all sample {choice.stuck}), and {choice.high:.3g}, above which more than a tenth reach beyond "
-            f"the graph (most of all sample {choice.cut}; more neighbours would raise it)."
+            f"no step fits: at every step tried ({tried}) more than a tenth of the samples, for instance "
+            f"{choice.stuck}, put most of their mass on one sample. They have too few neighbours, or the drift is too "
+            "fast for this graph."
         )
+    small = f"below {choice.low:.3g} more than a tenth of the samples stay put, for instance sample {choice.stuck}"
+    large = f"above {choice.high:.3g} more than a tenth reach beyond the graph, for instance sample {choice.cut}"
+    if choice.valid:
+        if choice.low == 0:
+            small = f"no step tried ({tried}) was too small"
+        large = (
+            "the graph holds every step tried" if choice.high == np.inf else f"{large}; more neighbours would raise it"
+        )
+        return f"eps = {choice.eps:.3g}: {small}; {large}."
+    if choice.high == 0:
+        return f"no step fits: {small}, and at every step tried ({tried}) more than a tenth reach beyond the graph."
     # the spacing squared falls as m^(−2/d), and with it the least step
     factor = (choice.low / choice.high) ** (d / 2)
+    more = min(m - 1, ceil(factor * float(np.median(np.diff(graph.indptr)))))
     return (
-        f"no step fits: below {choice.low:.3g} more than a tenth of the samples stay put (most of all sample "
-        f"{choice.stuck}), above {choice.high:.3g} more than a tenth reach beyond the graph (most of all sample "
-        f"{choice.cut}). With this reach about {round(graph.n_points * factor, -2):,.0f} samples would do instead of "
-        f"{graph.n_points:,}; or use a graph with about {factor:.1f} times the neighbours."
+        f"no step fits: {small}; {large}. Too few samples for these dynamics: about {ceil(m * factor):,} would do "
+        f"instead of {m:,}, or a graph of about {more:,} neighbours; where the density is very uneven, a noise that "
+        "follows it."
     )
 
 
 # ------------------------------------------------------------------------- what the parameters mean together
 
 
+def _positive(noise: ArrayLike) -> Array:
+    array = np.asarray(noise, float)
+    if not (array > 0).all():
+        raise ValueError("noise must be positive.")
+    return array
+
+
 def peclet(eps: float, speed: ArrayLike, noise: ArrayLike) -> Any:
     """ψ = ετ²/ρ²: drift against diffusion within one step."""
-    return _check.positive(eps, "eps") * np.asarray(speed, float) ** 2 / np.asarray(noise, float) ** 2
+    return _check.positive(eps, "eps") * np.asarray(speed, float) ** 2 / _positive(noise) ** 2
 
 
 def forward_bias(eps: float, speed: ArrayLike, noise: ArrayLike, steepness: ArrayLike = 1.0) -> Any:
@@ -319,25 +370,21 @@ def speed_for_bias(bias: float, eps: float, noise: ArrayLike) -> Any:
     """The speed τ at which a step goes up the ordering with this probability, for ‖∇l‖ = κ; negative below ½."""
     from scipy.special import ndtri
 
-    if not 0 < _check.positive(bias, "bias") < 1:
-        raise ValueError(f"bias must be a probability between 0 and 1; got {bias:g}.")
-    return float(ndtri(bias)) * np.asarray(noise, float) / np.sqrt(_check.positive(eps, "eps"))
+    return float(ndtri(_check.share(bias, "bias"))) * _positive(noise) / np.sqrt(_check.positive(eps, "eps"))
 
 
 def rescale_time(factor: float, eps: float, speed: ArrayLike, noise: ArrayLike) -> tuple[float, Any, Any]:
     """(ε/c, cτ, √c ρ): the same kernel, with time counted in units c times as long."""
     c = _check.positive(factor, "factor")
-    return _check.positive(eps, "eps") / c, c * np.asarray(speed, float), np.sqrt(c) * np.asarray(noise, float)
+    return _check.positive(eps, "eps") / c, c * np.asarray(speed, float), np.sqrt(c) * _positive(noise)
 
 
 def radius(dimension: int, mass: float = 0.99, scale: ArrayLike = 1.0) -> Any:
     """The radius that holds this mass of N(0, scale² I_d): scale √(2 P⁻¹(d/2, mass))."""
     from scipy.special import gammaincinv
 
-    if not 0 < _check.positive(mass, "mass") < 1:
-        raise ValueError(f"mass must be between 0 and 1; got {mass:g}.")
     d = _check.count(dimension, "dimension", 1)
-    return np.asarray(scale, float) * np.sqrt(2 * gammaincinv(d / 2, mass))
+    return np.asarray(scale, float) * np.sqrt(2 * gammaincinv(d / 2, _check.share(mass, "mass")))
 
 
 def rate(m: float, dimension: int, schedule: str = "balance") -> float:
@@ -348,5 +395,6 @@ def rate(m: float, dimension: int, schedule: str = "balance") -> float:
     """
     d = _check.count(dimension, "dimension", 1)
     _check.option(schedule, "schedule", ("balance", "consistent"))
-    m = _check.positive(m, "m")
+    if not _check.positive(m, "m") > 1:
+        raise ValueError(f"m must be more than one sample; got {m:g}.")
     return m ** (-2 / (d + 6)) if schedule == "balance" else (np.log(m) / m) ** (2 / (d + 4))

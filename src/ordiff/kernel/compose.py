@@ -118,7 +118,10 @@ class Kernel:
             ordering.check(graph)
         return replace(
             self,
-            ordering=tuple(o.on(graph) if needs_gradient or isinstance(o.scale, str) else o for o in self.ordering),
+            ordering=tuple(
+                o.on(graph, self.known_dimension) if needs_gradient or isinstance(o.scale, str) else o
+                for o in self.ordering
+            ),
             noise=self.bandwidth_on(graph),
             noise_right=None,
             beta=1.0,
@@ -182,8 +185,8 @@ class Kernel:
             return knn_density(graph, k=usual_neighbors(graph, _DENSITY_NEIGHBORS), dimension=d)
         return _check.node_or_scalar(density, graph.n_points, "density", positive=True)
 
-    def _rows(self, graph: NeighborGraph, eps: float, log_weight: Array) -> Array:
-        """The edge values of P, (E,), a block of rows at a time."""
+    def _rows(self, graph: NeighborGraph, eps: float, log_weight: Array, needed: Any = None) -> Array:
+        """The edge values of P, (E,), a block of rows at a time. Rows without mass are an error if they are needed."""
         terms = _Terms.of(self, graph, eps)
         profile = as_profile(self.profile)
         indptr, indices = graph._indptr, _sparse.unsigned(graph._indices)
@@ -199,7 +202,7 @@ class Kernel:
             return int(_sparse.normalise(start, stop, indptr, indices, log_weight, out))
 
         for failed in _sparse.over_blocks(block, indptr, threaded=terms.threaded):
-            if failed >= 0:
+            if failed >= 0 and (needed is None or failed in needed):
                 raise _check.empty_row(failed, eps)
         return out
 

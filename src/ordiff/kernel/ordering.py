@@ -336,16 +336,16 @@ class Ordering:
         if self.n_points is not None and self.n_points != graph.n_points:
             raise ValueError(f"the ordering is for {self.n_points} samples, but the graph has {graph.n_points}.")
 
-    def on(self, graph: NeighborGraph) -> Ordering:
-        """The same ordering with its gradient worked out."""
-        return self._make(self.form, self.n_points, self.speed, self.scale, self.gradient_on(graph))
+    def on(self, graph: NeighborGraph, dimension: int | None = None) -> Ordering:
+        """The same ordering with its gradient worked out, on data of this dimension if it is known."""
+        return self._make(self.form, self.n_points, self.speed, self.scale, self.gradient_on(graph, dimension))
 
-    def gradient_on(self, graph: NeighborGraph) -> Array:
+    def gradient_on(self, graph: NeighborGraph, dimension: int | None = None) -> Array:
         """∇l at the samples, (m, n): as given, or by local PCA."""
         if self.gradient is not None:
             X = _check.need_points(graph.X, "a gradient")
             return _check.node_vectors(self.gradient, X.shape, "gradient")
-        tangents = TangentSpaces.fit(graph, k=usual_neighbors(graph, 20))
+        tangents = TangentSpaces.fit(graph, k=usual_neighbors(graph, 20), dimension=dimension)
         i = np.broadcast_to(np.arange(graph.n_points)[:, None], tangents.neighbors.shape)
         return tangents.gradient_from(self.differences(graph, i, tangents.neighbors))
 
@@ -361,7 +361,7 @@ class Ordering:
         norm = np.linalg.norm(self.gradient_on(graph), axis=1)
         if self.scale == "gradient":
             return np.divide(tau, norm, out=np.zeros_like(tau), where=norm > 0)
-        if not (norm > 0).all():
+        if not (norm > 1e-9 * np.median(norm)).all():
             raise ValueError(
                 f"the times are constant around sample {int(np.argmin(norm))}, so the speed there would be infinite: "
                 'use scale="gradient", or smooth the times first.'
