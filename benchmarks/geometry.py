@@ -31,7 +31,7 @@ def run(quick: bool = False) -> str:
             "`TangentSpaces.fit` (k = 20)": lambda: od.TangentSpaces.fit(graph, k=20),
             "`TangentSpaces.fit` (k = 30)": lambda: od.TangentSpaces.fit(graph, k=30),
             "`knn_density`": lambda: od.knn_density(graph, dimension=2),
-            "`kernel_density`": lambda: od.kernel_density(graph, k=3, dimension=2),
+            "`kernel_density`": lambda: od.kernel_density(graph, k=2, dimension=2),
             "`balanced_density`": lambda: od.balanced_density(graph, dimension=2),
             "`geodesic_order` from one sample": lambda: od.geodesic_order(graph, 0),
         },

@@ -7,6 +7,7 @@ for each of them: the kernel divides u by the second-moment factor σ_h².
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import exp, lgamma
 
@@ -16,12 +17,12 @@ from ordiff import _check
 from ordiff._check import Array
 
 
-class Profile:
+class Profile(ABC):
     """A radial function h(u), decreasing to 0; u ≥ 0 is the squared distance over ε b."""
 
+    @abstractmethod
     def log_value(self, u: Array) -> Array:
         """log h(u), elementwise; −inf where h is 0. ``u`` is scratch: it may be changed in place."""
-        raise NotImplementedError("a profile defines log_value(u)")
 
     def second_moment(self, dimension: int) -> float:
         """σ_h² = (1/d) ∫ r^{d+1} h(r²) dr / ∫ r^{d−1} h(r²) dr, by quadrature unless a profile knows it."""
