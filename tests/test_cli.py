@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -16,21 +17,32 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"ordiff {ordiff.__version__}\n"
 
 
-@pytest.mark.filterwarnings("ignore:eps = ")  # the steps are those of the full size
 def test_demo_writes_its_pictures(tmp_path, capsys):
-    assert main(["demo", "--out", str(tmp_path / "new"), "--side", "40"]) == 0
+    assert main(["demo", "--out", str(tmp_path / "new")]) == 0
     out = capsys.readouterr().out
     for name in ("torus.png", "spiral.png"):
         assert (tmp_path / "new" / name).read_bytes().startswith(b"\x89PNG")
         assert name in out
-    assert "isotropic, Richardson" in out
+    assert re.search(r"isotropic, Richardson +0.002 +0.00006 +0.00017", out)
+    assert re.search(r"covariance +0.23% +4.9%", out)
 
 
 def test_an_error_is_one_line(tmp_path, capsys):
-    assert main(["demo", "--out", str(tmp_path), "--side", "1"]) == 1
-    assert capsys.readouterr().err == "ordiff: side must be at least 3; got 1.\n"
-    with pytest.raises(ValueError, match="side must be at least 3"):
-        main(["--debug", "demo", "--out", str(tmp_path), "--side", "1"])
+    (tmp_path / "file").write_text("in the way")
+    assert main(["demo", "--out", str(tmp_path / "file")]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("ordiff: ")
+    assert error.count("\n") == 1
+    with pytest.raises(FileExistsError):
+        main(["--debug", "demo", "--out", str(tmp_path / "file")])
+
+
+def test_drawing_without_matplotlib_is_told_before_the_work(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["demo", "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert said.err == "ordiff: drawing needs matplotlib: pip install 'ordiff[plot]'.\n"
+    assert said.out == ""
 
 
 def test_import_is_light():

@@ -21,9 +21,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="run the torus and spiral cases with known truth, and draw them")
     demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for the pictures (default: %(default)s)")
-    demo.add_argument(
-        "--side", type=int, default=100, help="points along each side of the grids (default: %(default)s)"
-    )
     demo.set_defaults(run=_demo)
     options = parser.parse_args(arguments)
     try:
@@ -42,16 +39,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _demo(options: argparse.Namespace) -> None:
     from ordiff import plot
 
+    plot.require()  # before the work, not after it
     options.out.mkdir(parents=True, exist_ok=True)
-    print(f"Torus, {options.side} × {options.side} points: L f and L* f against the exact answer")
+    print("Torus, 100 × 100 points: L f and L* f against the exact answer")
     print(f"  {'scheme':<34} {'eps':>7}   {'error of L f':>12}   {'error of L* f':>13}")
     rows = []
-    for row in experiments.torus(options.side):
+    for row in experiments.torus():
         generator, adjoint = row.errors
         print(f"  {row.scheme:<34} {row.eps:>7g}   {generator:>12.5f}   {adjoint:>13.5f}", flush=True)
         rows.append(row)
-    spiral = experiments.spiral(options.side)
-    print(f"\nSpiral, {options.side} × {options.side} points: error of the velocity as a share of the speed")
+    spiral = experiments.spiral()
+    print("\nSpiral, 100 × 100 points: error of the velocity as a share of the speed")
     print(f"  {'kind':<34} {'interior':>9}   {'at an edge':>10}")
     for kind in spiral.velocities:
         inside, edge = spiral.errors(kind)

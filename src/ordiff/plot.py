@@ -21,12 +21,17 @@ SEQUENTIAL, DIVERGING = "viridis", "PuOr"
 COLOURS = {"displacement": "#D55E00", "symmetric": "#E69F00", "projected": "#CC79A7", "covariance": "#0072B2"}
 
 
-def _figure(width: float, height: float) -> Figure:
+def require() -> type[Figure]:
+    """matplotlib's Figure, or an error that says what to install."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise _check.missing_extra("matplotlib", "plot", "drawing") from None
-    return Figure(figsize=(width, height), layout="constrained", dpi=130)
+    return Figure
+
+
+def _figure(width: float, height: float) -> Figure:
+    return require()(figsize=(width, height), layout="constrained", dpi=130)
 
 
 def torus(row: TorusRow) -> Figure:
