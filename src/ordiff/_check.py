@@ -242,6 +242,16 @@ def need_points(X: Array | None, why: str) -> Array:
     return X
 
 
+def apart(radius: Array, k: int, what: str) -> Array:
+    """Distances to the k-th neighbour, (m,), none of them 0: ``what`` says what a 0 would do."""
+    if not (radius > 0).all():
+        raise GraphError(
+            f"sample {int(np.argmin(radius))} coincides with its {k} nearest neighbours, so its {what}: "
+            "remove duplicate samples or use a larger k."
+        )
+    return radius
+
+
 def empty_row(index: int, eps: float) -> ResolutionError:
     return ResolutionError(
         f"row {index} of the kernel has no finite mass at eps = {eps:g}: with these dynamics sample {index} "

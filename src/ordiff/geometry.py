@@ -174,7 +174,7 @@ def knn_density(graph: NeighborGraph, k: int = 16, dimension: int | None = None)
     estimated when not given.
     """
     k = _check.count(k, "k", 2)
-    d = intrinsic_dimension(graph) if dimension is None else _check.count(dimension, "dimension", 1)
+    d = _known_or_estimated(graph, dimension)
     radius = _positive_radius(graph, k)
     log_ball = 0.5 * d * log(pi) - lgamma(0.5 * d + 1)
     return np.exp(np.log((k - 1) / (graph.n_points - 1)) - log_ball - d * np.log(radius))
@@ -194,7 +194,7 @@ def balanced_density(
     is as rough as the sampling, and its level some 20% high. At an edge of the data it counts the missing side to the
     samples at the edge.
     """
-    d = intrinsic_dimension(graph) if dimension is None else _check.count(dimension, "dimension", 1)
+    d = _known_or_estimated(graph, dimension)
     iterations = _check.count(iterations, "iterations", 1)
     if k is None:
         k = max(1, min(16, usual_neighbors(graph, 64) // 4))
@@ -216,12 +216,12 @@ def kernel_density(
     The width h_j belongs to the sample, r_k(j), unless one ``bandwidth`` for all is given. The graph must reach beyond
     2.5 widths: for r_15 on a surface, some 100 neighbours.
     """
-    d = intrinsic_dimension(graph) if dimension is None else _check.count(dimension, "dimension", 1)
+    d = _known_or_estimated(graph, dimension)
     if bandwidth is None:
         h = _positive_radius(graph, _check.count(k, "k", 1))
     else:
         h = np.full(graph.n_points, _check.positive(bandwidth, "bandwidth"))
-    reach = float(np.median(np.where(np.diff(graph.indptr) == graph.n_points, np.inf, np.sqrt(graph.reach) / h)))
+    reach = float(np.median(np.sqrt(graph.horizon) / h))
     if reach < 2.5:
         _check.warn(
             f"the graph reaches {reach:.2g} bandwidths at the median sample, so the density is too low: use a graph "
@@ -232,14 +232,11 @@ def kernel_density(
 
 
 def _positive_radius(graph: NeighborGraph, k: int) -> Array:
-    radius = length_scale(graph, k)
-    if not (radius > 0).all():
-        at = int(np.argmin(radius))
-        raise _check.GraphError(
-            f"sample {at} coincides with its {k} nearest neighbours, so its density is infinite: "
-            "remove duplicate samples or use a larger k."
-        )
-    return radius
+    return _check.apart(length_scale(graph, k), k, "density is infinite")
+
+
+def _known_or_estimated(graph: NeighborGraph, dimension: int | None) -> int:
+    return intrinsic_dimension(graph) if dimension is None else _check.count(dimension, "dimension", 1)
 
 
 def length_scale(graph: NeighborGraph, k: int = 16, kind: str = "radius") -> Array:

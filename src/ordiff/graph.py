@@ -239,6 +239,11 @@ class NeighborGraph:
         """The squared distance to the farthest neighbour, (m,)."""
         return self._summary[2]
 
+    @property
+    def horizon(self) -> Array:
+        """The squared distance at which the graph cuts off, (m,): the reach, or infinite where all are neighbours."""
+        return np.where(np.diff(self.indptr) == self.n_points, np.inf, self.reach)
+
     @cached_property
     def local_order(self) -> tuple[NDArray[np.uint32], IntArray, IntArray, IntArray]:
         """The samples in an order that keeps neighbours together in memory, and the pattern in that order.
@@ -365,12 +370,7 @@ def _by_rule(X: Array, k: int, rule: str, delta: float) -> NeighborGraph:
         pattern = sp.csr_array(pattern.multiply(pattern.T) if rule == "and" else pattern + pattern.T)
         return NeighborGraph._finish(pattern.indptr, pattern.indices, X)
     # r_k is 1-Lipschitz, so d ≤ δ√(r_i r_j) implies d ≤ δ√(r_i (r_i + d)), that is d ≤ c r_i
-    r = near.nearest(k)[1][:, -1]
-    if not (r > 0).all():
-        raise GraphError(
-            f"sample {int(np.argmin(r))} coincides with its {k} nearest neighbours, so its threshold is 0: "
-            "remove duplicate samples or use a larger k."
-        )
+    r = _check.apart(near.nearest(k)[1][:, -1], k, "threshold is 0")
     c = 0.5 * (delta**2 + np.sqrt(delta**4 + 4 * delta**2))
     wide = NeighborGraph._build_radius(X, c * r * (1 + 1e-12))
     # with room for the rounding of √, so that mutual k-th neighbours are kept

@@ -111,7 +111,7 @@ def _resolution(
     alpha: float,
 ) -> Resolution:
     """The kernel must be resolved on the graph: the graph of full rows has no neighbourhoods to estimate from."""
-    P = kernel._rows(full, eps, -alpha * np.log(q), needed=rows)
+    P = kernel._rows(full, eps, -alpha * np.log(q), strict=False)  # the other rows may be empty
     kept = np.array(
         [
             P[full.indptr[i] : full.indptr[i + 1]][graph.indices[graph.indptr[i] : graph.indptr[i + 1]]].sum()
@@ -259,12 +259,9 @@ def _operators(
 
 def _grid(kernel: Kernel, graph: NeighborGraph, d: int) -> Array:
     """Steps a factor √2 apart, from where the median sample is stuck to beyond where the graph ends."""
-    rho2 = kernel.bandwidth_on(graph).diffusion()
-    metric = kernel.metric_on(graph)
-    widest = rho2 if metric is None else rho2 * metric.variances.max(axis=1)
     # twice the step that keeps nine tenths of its mass within the median reach
-    top = 2 * float(np.median(graph.reach / widest)) / float(radius(d, 0.9)) ** 2
-    bottom = 0.15 * float(np.median(graph.spacing / rho2))
+    top = 2 * float(np.median(graph.reach / kernel.widest_on(graph))) / float(radius(d, 0.9)) ** 2
+    bottom = 0.15 * float(np.median(graph.spacing / kernel.bandwidth_on(graph).diffusion()))
     if not 0 < top < np.inf or not bottom < np.inf:
         raise _check.GraphError(
             "half of the samples have no neighbour at a positive distance: use more neighbours, or remove duplicates."

@@ -96,6 +96,11 @@ class Kernel:
             return self.noise
         return Bandwidth.make(graph.n_points, self.noise, self.noise_right, self.beta)
 
+    def widest_on(self, graph: NeighborGraph) -> Array:
+        """ρ² λ_max(A), twice the diffusion along its widest direction, (m,)."""
+        rho2, metric = self.bandwidth_on(graph).diffusion(), self.metric_on(graph)
+        return rho2 if metric is None else rho2 * metric.variances.max(axis=1)
+
     @property
     def known_dimension(self) -> int | None:
         """The intrinsic dimension as given, or that of the basis."""
@@ -166,12 +171,10 @@ class Kernel:
 
     def _warn_of_step(self, graph: NeighborGraph, op: MarkovOperator) -> None:
         """Tell when the step is too long for the graph, or too short for the sampling."""
-        rho2, metric = self.bandwidth_on(graph).diffusion(), self.metric_on(graph)
-        widest = rho2 if metric is None else rho2 * metric.variances.max(axis=1)
         d = self.known_dimension or (1 if graph.X is None else intrinsic_dimension(graph))
-        reach = np.where(np.diff(graph.indptr) == graph.n_points, np.inf, graph.reach)  # all samples: nothing is cut
-        _check.warn_if_cut(reach, op.eps * widest, op.eps, d)
-        _check.warn_if_stuck(op.staying(), op.eps, float(np.median(graph.spacing / rho2)))
+        _check.warn_if_cut(graph.horizon, op.eps * self.widest_on(graph), op.eps, d)
+        spacing = np.median(graph.spacing / self.bandwidth_on(graph).diffusion())
+        _check.warn_if_stuck(op.staying(), op.eps, float(spacing))
 
     def density_on(self, graph: NeighborGraph, density: ArrayLike | str | None) -> Array:
         """The sampling density at the samples, up to a factor."""
@@ -185,8 +188,8 @@ class Kernel:
             return knn_density(graph, k=usual_neighbors(graph, _DENSITY_NEIGHBORS), dimension=d)
         return _check.node_or_scalar(density, graph.n_points, "density", positive=True)
 
-    def _rows(self, graph: NeighborGraph, eps: float, log_weight: Array, needed: Any = None) -> Array:
-        """The edge values of P, (E,), a block of rows at a time. Rows without mass are an error if they are needed."""
+    def _rows(self, graph: NeighborGraph, eps: float, log_weight: Array, strict: bool = True) -> Array:
+        """The edge values of P, (E,), a block of rows at a time. A row without mass is an error, or keeps its log K."""
         terms = _Terms.of(self, graph, eps)
         profile = as_profile(self.profile)
         indptr, indices = graph._indptr, _sparse.unsigned(graph._indices)
@@ -202,7 +205,7 @@ class Kernel:
             return int(_sparse.normalise(start, stop, indptr, indices, log_weight, out))
 
         for failed in _sparse.over_blocks(block, indptr, threaded=terms.threaded):
-            if failed >= 0 and (needed is None or failed in needed):
+            if failed >= 0 and strict:
                 raise _check.empty_row(failed, eps)
         return out
 
