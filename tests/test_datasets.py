@@ -75,3 +75,220 @@ def test_spiral():
 def test_sizes_are_checked():
     with pytest.raises(ValueError, match="side must be at least 3"):
         od.datasets.torus(2)
+    with pytest.raises(ValueError, match="m must be at least 2"):
+        od.datasets.nonlinear(1)
+    with pytest.raises(ValueError, match="lift must be at least 2"):
+        od.datasets.nonlinear(10, lift=1)
+    with pytest.raises(ValueError, match="lift_noise must not be negative"):
+        od.datasets.nonlinear(10, lift=3, lift_noise=-1)
+
+
+# ------------------------------------------------------------------------------------------------ simulate
+
+
+def test_simulated_laws_converge_with_order_one():
+    # without noise every path is Euler's polygon; the law of OU follows the recursion of its two moments
+    theta, rho, T = 1.5, 0.8, 1.0
+    times = np.full(200_000, T)
+    errors = []
+    for h in (0.25, 0.125):
+        x = od.datasets.simulate(lambda x: -theta * x, rho, [2.0, 0.0], times, step=h, random_state=1)
+        steps = round(T / h)
+        decay = (1 - theta * h) ** steps
+        variance = rho**2 * h * (1 - decay**2) / (1 - (1 - theta * h) ** 2)
+        np.testing.assert_allclose(x.mean(axis=0), [2 * decay, 0], atol=5 * np.sqrt(variance / times.size))
+        np.testing.assert_allclose(x.var(axis=0), variance, rtol=5 * np.sqrt(2 / times.size))
+        exact = np.array([2 * np.exp(-theta * T), rho**2 / (2 * theta) * (1 - np.exp(-2 * theta * T))])
+        errors.append(abs(np.array([x[:, 0].mean(), x[:, 1].var()]) - exact))
+    order = np.log2(errors[0] / errors[1])
+    assert ((order > 0.7) & (order < 1.7)).all(), order
+
+
+def test_each_path_stops_at_its_own_time():
+    times = np.array([0.0, 0.37, 1.0, 0.1, 0.3, 0.05])
+    x = od.datasets.simulate(lambda x: np.ones_like(x), 0.0, [3.0], times, step=0.1)
+    np.testing.assert_allclose(x[:, 0], 3 + times, rtol=1e-14)
+    calls = []
+    od.datasets.simulate(lambda x: calls.append(len(x)) or np.zeros_like(x), 0.0, [3.0], times, step=0.1)
+    assert calls == [5, 3, 3, 2, *[1] * 6]  # no step of the size of a rounding
+    starts = np.arange(6.0)[:, None]
+    np.testing.assert_allclose(od.datasets.simulate(np.zeros_like, 0.0, starts, times), starts)
+
+
+def test_geometric_noise_on_a_line_is_milstein():
+    # dx = σx dW from 1: x = exp(σW − ½σ²t); Milstein's second moment after S steps is (1 + σ²h + ½σ⁴h²)^S
+    sigma, T, h = 0.6, 1.0, 0.25
+    x = od.datasets.simulate(
+        np.zeros_like, lambda x: sigma * abs(x[:, 0]), [1.0], np.full(400_000, T), step=h, random_state=0
+    )
+    second = (x**2).mean()
+    spread = (x**2).std() / np.sqrt(x.size)
+    milstein, euler = (1 + sigma**2 * h + 0.5 * sigma**4 * h**2) ** 4, (1 + sigma**2 * h) ** 4
+    assert abs(second - milstein) < 4 * spread
+    assert abs(second - euler) > 4 * spread
+
+
+def test_projected_steps_diffuse_on_the_manifold():
+    # on the unit circle E cos θ(t) = exp(−ρ²t/2)
+    unit = lambda x: x / np.linalg.norm(x, axis=1, keepdims=True)  # noqa: E731
+    x = od.datasets.simulate(
+        np.zeros_like, 0.7, [1.0, 0.0], np.full(40_000, 1.0), step=0.02, project=unit, random_state=0
+    )
+    np.testing.assert_allclose(np.linalg.norm(x, axis=1), 1.0)
+    np.testing.assert_allclose(x.mean(axis=0), [np.exp(-0.245), 0], atol=0.01)
+
+
+def test_inputs_of_simulate_are_checked():
+    simulate, still = od.datasets.simulate, np.zeros_like
+    for times in ([-1.0], []):
+        with pytest.raises(ValueError, match="times must be one or more numbers from 0"):
+            simulate(still, 1.0, [0.0], times)
+    with pytest.raises(ValueError, match="start has 2 points, but there are 3 times"):
+        simulate(still, 1.0, [[0.0], [1.0]], [1, 2, 3])
+    with pytest.raises(ValueError, match="step must be one positive number"):
+        simulate(still, 1.0, [0.0], [1.0], step=0)
+    with pytest.raises(ValueError, match=r"drift\(x\) must have shape \(1, 2\)"):
+        simulate(lambda x: x[:, 0], 1.0, [0.0, 0.0], [1.0])
+    with pytest.raises(ValueError, match=r"noise\(x\) must have shape \(1,\)"):
+        simulate(still, lambda x: x, [0.0, 0.0], [1.0])
+    with pytest.raises(ValueError, match="noise must not be negative"):
+        simulate(still, -1.0, [0.0], [1.0])
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="use a smaller step"):
+        simulate(lambda x: x**3, 0.0, [100.0], [5.0], step=0.5)
+
+
+# ------------------------------------------------------------------------------ processes seen by snapshots
+
+PROCESSES = ["ornstein_uhlenbeck", "nonlinear", "valley", "sphere", "double_well", "limit_cycle"]
+
+
+def slope(f, x, h=1e-5):
+    """The gradient of f: (p, n) → (p,) by central differences."""
+    steps = h * np.eye(x.shape[1])
+    return np.stack([(f(x + step) - f(x - step)) / (2 * h) for step in steps], axis=1)
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_processes(name):
+    make = getattr(od.datasets, name)
+    p, again, other = make(60, 3), make(60, 3), make(60, 4)
+    assert (p.X == again.X).all()
+    assert (p.times == again.times).all()
+    assert not (p.X == other.X).any(axis=1).all()
+    assert p.X.shape == p.drift.shape == (60, p.start.size)
+    np.testing.assert_array_equal(p.drift, p.drift_at(p.X))
+    np.testing.assert_array_equal(p.noise, p.noise_at(p.X))
+    assert ((p.times >= 0) & (p.times <= p.horizon)).all()
+    grid = (np.arange(4000) + 0.5) * p.horizon / 4000
+    assert p.time_density(grid).mean() * p.horizon == pytest.approx(1.0, abs=1e-6)
+    assert (p.time_density(np.array([-0.01, p.horizon + 0.01])) == 0).all()
+
+
+@pytest.mark.parametrize("name", ["ornstein_uhlenbeck", "nonlinear", "valley", "double_well"])
+def test_drift_is_the_gradient_of_the_ordering(name):
+    p = getattr(od.datasets, name)(200, 0)
+    np.testing.assert_allclose(slope(p.ordering_at, p.X), p.drift, atol=1e-6)
+    np.testing.assert_array_equal(p.ordering, p.ordering_at(p.X))
+
+
+def test_sphere():
+    p = od.datasets.sphere(200, 0)
+    np.testing.assert_allclose(np.linalg.norm(p.X, axis=1), 1.0)
+    tangent = lambda v: v - np.sum(v * p.X, axis=1, keepdims=True) * p.X  # noqa: E731
+    np.testing.assert_allclose(tangent(slope(p.ordering_at, p.X)), p.drift, atol=1e-9)
+    # E z obeys d/dt E z = E[(1 − z²) − ρ²z]: integrated up to T against the mean of the ends
+    T, m = 1.0, 10_000
+    start, h = p.start, 0.01
+    unit = lambda x: x / np.linalg.norm(x, axis=1, keepdims=True)  # noqa: E731
+    rate = lambda x: 1 - x[:, 2] ** 2 - p.noise_at(x) ** 2 * x[:, 2]  # noqa: E731
+    x, gain, rng = np.tile(start, (m, 1)), 0.0, np.random.default_rng(0)
+    for _ in range(round(T / h)):
+        gain += h * rate(x).mean()
+        x = od.datasets.simulate(p.drift_at, p.noise_at, x, np.full(m, h), step=h, project=unit, random_state=rng)
+    assert x[:, 2].mean() - start[2] == pytest.approx(gain, abs=0.01)
+
+
+def test_ornstein_uhlenbeck_has_its_exact_moments_and_times():
+    p = od.datasets.ornstein_uhlenbeck(60_000, 0)
+    theta = np.array([1.8, 1.2])
+    decay = np.exp(-p.times[:, None] * theta)
+    z = (p.X - 5 * decay) / np.sqrt((1 - decay**2) / theta)
+    for part in np.array_split(np.argsort(p.times), 6):  # early to late
+        np.testing.assert_allclose(z[part].mean(axis=0), 0, atol=0.04)
+        np.testing.assert_allclose(z[part].T @ z[part] / len(part), np.eye(2), atol=0.06)
+    grid = np.linspace(0, 2, 20_001)
+    density = p.time_density(grid)
+    share = np.concatenate([[0], np.cumsum(0.5 * (density[1:] + density[:-1])) * 1e-4])
+    uniform = np.sort(np.interp(p.times, grid, share))
+    assert abs(uniform - (np.arange(60_000) + 0.5) / 60_000).max() < 1.6 / np.sqrt(60_000)  # Kolmogorov, 1%
+    # .6 is the standard deviation: r(1)/r(0) = 2 exp(−½(1/.6)²)/(1 + exp(−½(2/.6)²))
+    want = 2 * np.exp(-0.5 / 0.36) / (1 + np.exp(-2 / 0.36))
+    assert p.time_density(1.0) / p.time_density(0.0) == pytest.approx(want)
+
+
+def test_nonlinear_is_independent_in_each_direction_and_escapes():
+    p = od.datasets.nonlinear(2000, 0)
+    late = p.X[p.times > 3.5]
+    assert abs(p.X.mean(axis=0)).max() < 0.25
+    assert np.median(np.linalg.norm(late, axis=1)) > 4
+    assert p.noise.min() >= 0.5
+    assert p.noise_at(np.zeros((1, 2)))[0] == pytest.approx(0.5 * np.sqrt(1 + np.pi**2 / 2))
+
+
+def test_nonlinear_lifted_is_the_same_process_turned():
+    flat, p = od.datasets.nonlinear(300, 5), od.datasets.nonlinear(300, 5, lift=10, lift_noise=0.05)
+    assert p.X.shape == p.drift.shape == (300, 10)
+    np.testing.assert_array_equal(p.coordinates, flat.X)
+    np.testing.assert_array_equal(p.ordering, flat.ordering)
+    np.testing.assert_array_equal(p.noise, flat.noise)
+    J = p.jacobian[0]
+    np.testing.assert_allclose(J.T @ J, np.eye(2), atol=1e-14)
+    np.testing.assert_allclose(p.drift, np.einsum("mna,ma->mn", p.jacobian, p.intrinsic_drift), atol=1e-13)
+    away = p.X - flat.X @ J.T
+    assert away.std() == pytest.approx(0.05, rel=0.05)
+    exact = od.datasets.nonlinear(300, 5, lift=10, lift_noise=0)
+    np.testing.assert_allclose(exact.ordering_at(exact.X), exact.ordering, atol=1e-10)
+    np.testing.assert_allclose(exact.drift_at(exact.X), exact.drift, atol=1e-10)
+
+
+def test_valley_noise_is_geometric():
+    p = od.datasets.valley(500, 0)
+    np.testing.assert_allclose(np.log(2 * p.noise), (p.X[:, 0] - 3) / 6, atol=1e-14)
+    assert np.median(p.X[p.times > 3, 0]) > 3
+
+
+def test_double_well_commits_to_both_fates():
+    p = od.datasets.double_well(2000, 0)
+    late = p.X[p.times > 2, 0]
+    assert abs(np.mean(late > 0) - 0.5) < 0.08
+    assert np.mean(abs(late) > 1) > 0.85
+    np.testing.assert_allclose(p.fate[abs(p.X[:, 0]) >= 2], p.X[abs(p.X[:, 0]) >= 2, 0] > 0, atol=1e-12)
+    # the fate is harmonic: ½ρ² q'' = U' q'
+    order = np.argsort(p.X[:, 0])
+    x, q = p.X[order, 0], p.fate[order]
+    U = lambda x: 2 * ((x / 2) ** 2 - 1) ** 2  # noqa: E731
+    t = np.linspace(-2, 2, 40_001)
+    density = np.exp(U(t) / 0.32)
+    want = np.concatenate([[0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
+    np.testing.assert_allclose(q, np.interp(x, t, want / want[-1]), atol=1e-6)
+
+
+def test_limit_cycle_turns_and_keeps_its_radius():
+    p = od.datasets.limit_cycle(2000, 0)
+    r = np.linalg.norm(p.X, axis=1)
+    assert abs(np.median(r) - 2) < 0.05
+    assert r.std() < 0.3
+    # drift = τ∇θ + ∇c, the phase by the shortest way
+    angle = lambda x: np.arctan2(x[:, 1], x[:, 0])  # noqa: E731
+    away = abs(p.phase) < 3  # from the cut of arctan2
+    ring = lambda x: -2 * (np.linalg.norm(x, axis=1) - 2) ** 2  # noqa: E731
+    want = p.speed[:, None] * slope(angle, p.X) + slope(ring, p.X)
+    np.testing.assert_allclose(p.drift[away], want[away], atol=1e-6)
+    np.testing.assert_allclose(p.confinement, ring(p.X))
+    i, j = np.arange(1999), np.arange(1, 2000)
+    d = p.ordering(i, j)
+    assert abs(d).max() <= np.pi
+    np.testing.assert_allclose(np.exp(1j * d), np.exp(1j * (p.phase[j] - p.phase[i])), atol=1e-12)
+    # a turn takes 6.86, up to the noise
+    around = p.X[abs(p.times - 2 * np.pi / np.sqrt(0.84)) < 0.15]
+    assert abs(np.angle(np.mean(around[:, 0] + 1j * around[:, 1]))) < 0.2

@@ -1,15 +1,23 @@
-"""Problems with their truth, to test and show what the operators do."""
+"""Problems with their truth, to test and show what the operators and the learning do; simulation of any other.
+
+Lengths and times are plain numbers: a drift is in lengths per time, a noise in lengths per √time, an ordering whose
+gradient is the drift in lengths² per time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ordiff import _check
 from ordiff._check import Array, IntArray
+
+Seed = int | np.random.Generator | None
+Field = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +26,10 @@ class Problem:
 
     ordering: the values l (m,), for ``Ordering``; or, where no global one exists, a function (i, j) of index arrays,
     for ``Ordering.local``. With ``speed`` τ, ``scale`` κ and ``noise`` ρ the process is
-    dx = (τ/κ)∇l dt + ρ dW, or with diffusion ½ρ²A for an ``anisotropy`` A in the basis ``jacobian``.
+    dx = (τ/κ)∇l dt + ρ dW, or with diffusion ½ρ²A for an ``anisotropy`` A in the basis ``jacobian``; a ``confinement``
+    c is a second ordering, and adds ∇c dt.
+    The snapshots of a process that starts at ``start`` were taken at ``times``, drawn from ``time_density`` on
+    [0, horizon]. ``ordering_at``, ``noise_at`` and ``drift_at`` give the truth at any points (p, n).
     """
 
     name: str
@@ -28,18 +39,24 @@ class Problem:
     scale: Any
     noise: Any
     drift: Array  # (m, n) the drift in ambient coordinates
-    coordinates: Array  # (m, d) intrinsic coordinates u
-    jacobian: Array  # (m, n, d) ∂x/∂u
-    intrinsic_drift: Array  # (m, d) du/dt of the drift
+    coordinates: Any = None  # (m, d) intrinsic coordinates u, or None
+    jacobian: Any = None  # (m, n, d) ∂x/∂u, or None
+    intrinsic_drift: Any = None  # (m, d) du/dt of the drift, or None
     anisotropy: Array | None = None  # (m, d, d) in the basis `jacobian`
     curvature: Array | None = None  # (m, n) mean curvature vector
     test_function: Array | None = None  # (m,) f
     generator: Array | None = None  # (m,) 𝓛 f
     adjoint: Array | None = None  # (m,) 𝓛* f
-    times: Array | None = None
-    start: Array | None = None
+    times: Array | None = None  # (m,)
+    start: Array | None = None  # (n,)
     horizon: float | None = None
-    time_density: Callable[[Array], Array] | None = None
+    time_density: Callable[[Array], Array] | None = None  # integrates to 1 over [0, horizon]
+    confinement: Array | None = None  # (m,) a second, global ordering with speed and scale 1
+    phase: Array | None = None  # (m,) radians
+    fate: Array | None = None  # (m,) the probability of reaching the second of two fates first
+    ordering_at: Field | None = None
+    noise_at: Field | None = None
+    drift_at: Field | None = None
 
 
 def _grid(first: Array, second: Array) -> tuple[Array, Array]:
@@ -113,4 +130,323 @@ def spiral(side: int = 100) -> Problem:
         drift=rate[:, None] * tangent, coordinates=np.stack([u, v], axis=1), jacobian=J,
         intrinsic_drift=np.stack([rate, zero], axis=1),
         curvature=factor[:, None] * np.stack([-s - angle * c, zero, c - angle * s], axis=1),
+    )  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------- simulation
+
+# Steps to the last time, unless the step is given.
+_STEPS = 2000
+
+
+def simulate(
+    drift: Field,
+    noise: float | Field,
+    start: ArrayLike,
+    times: ArrayLike,
+    *,
+    step: float | None = None,
+    project: Field | None = None,
+    random_state: Seed = None,
+) -> Array:
+    """Snapshots of dx = μ(x) dt + ρ(x) dW (Itô): one path of its own for each time, seen at that time, (m, n).
+
+    drift: (p, n) → (p, n). noise: a number, or (p, n) → (p,). start: a point (n,) or one for each path (m, n). All
+    paths advance together by ``step`` (the last time / 2000 by default); the last step of each is the fraction that
+    ends at its time. Euler–Maruyama, x + μh + ρ√h ξ; on a line with noise that depends on x, Milstein, which adds
+    ½ρρ'h(ξ² − 1). Either way the law is right to O(h).
+
+    project: the closest point of a manifold, (p, n) → (p, n), applied after every step. The projected steps diffuse
+    by ½ρ²Δ on the manifold; their drift is the tangent part of μ.
+
+    >>> import numpy as np, ordiff as od
+    >>> X = od.datasets.simulate(lambda x: -x, 0.5, start=[1.0, 0.0], times=np.linspace(0, 2, 500), random_state=0)
+    >>> X.shape, X[0].tolist()
+    ((500, 2), [1.0, 0.0])
+    """
+    t = _check.nodes(times, np.size(times), "times")
+    if t.size == 0 or (t < 0).any():
+        raise ValueError(f"times must be one or more numbers from 0; got {'none' if t.size == 0 else t.min()}.")
+    first = np.asarray(start)
+    if first.ndim == 2 and first.shape[0] != t.size:
+        raise ValueError(f"start has {first.shape[0]} points, but there are {t.size} times: give one point or as many.")
+    first = _check.points(np.atleast_2d(first), "start", 1)
+    h = (t.max() or 1.0) / _STEPS if step is None else _check.positive(step, "step")
+    rng = np.random.default_rng(random_state)
+    order = np.argsort(-t, kind="stable")  # the paths still under way are the first ones
+    left = t[order]
+    x = np.broadcast_to(first, (t.size, first.shape[1]))[order].copy()
+    while left[0] > 0:
+        p = int(np.count_nonzero(left > 0))
+        x[:p] = _euler_maruyama(drift, noise, x[:p], np.minimum(left[:p], h)[:, None], rng)
+        if project is not None:
+            x[:p] = _field(project, x[:p], "project", (p, x.shape[1]))
+        left = np.where(left > h * (1 + 1e-9), left - h, 0.0)  # no last step of the size of a rounding
+    if not np.isfinite(x).all():
+        raise ValueError("the paths run away to infinity: use a smaller step, or a drift that holds them.")
+    out = np.empty_like(x)
+    out[order] = x
+    return out
+
+
+def _euler_maruyama(drift: Field, noise: float | Field, x: Array, h: Array, rng: np.random.Generator) -> Array:
+    """One step of length h (p, 1) from x (p, n)."""
+    p, n = x.shape
+    dW = np.sqrt(h) * rng.standard_normal((p, n))
+    rho = _noise_field(noise, x)
+    new = x + _field(drift, x, "drift", (p, n)) * h + rho * dW
+    if n == 1 and callable(noise):
+        # ρ' by the difference to the step without drift: the derivative-free Milstein scheme, error O(h^{3/2}) a step
+        ahead = _noise_field(noise, x + rho * np.sqrt(h))
+        new += 0.5 * (ahead - rho) * (dW**2 - h) / np.sqrt(h)
+    return new
+
+
+def _noise_field(noise: float | Field, x: Array) -> Array:
+    """ρ (p, 1)."""
+    if not callable(noise):
+        rho = np.full((len(x), 1), _check.number(noise, "noise"))
+    else:
+        rho = _field(noise, x, "noise", (len(x),))[:, None]
+    if (rho < 0).any():
+        raise ValueError(f"noise must not be negative; it is {rho.min():g} at x = {x[np.argmin(rho)].tolist()}.")
+    return rho
+
+
+def _field(function: Field, x: Array, name: str, shape: tuple[int, ...]) -> Array:
+    values = np.asarray(function(x), dtype=np.float64)
+    if values.shape == () and len(shape) == 1:
+        values = np.full(shape, float(values))
+    if values.shape != shape:
+        raise ValueError(f"{name}(x) must have shape {shape} for x of shape {x.shape}; got shape {values.shape}.")
+    bad = ~np.isfinite(values if values.ndim == 1 else values.sum(axis=1))
+    if bad.any():
+        raise ValueError(
+            f"{name}(x) is not finite at x = {x[np.argmax(bad)].tolist()}: if the paths run away, use a smaller step."
+        )
+    return values
+
+
+# ---------------------------------------------------------------------------- processes seen by snapshots
+
+
+@dataclass(frozen=True)
+class _Uniform:
+    """The density of times that are uniform on [0, horizon]."""
+
+    horizon: float
+
+    def __call__(self, t: ArrayLike) -> Array:
+        t = np.asarray(t, dtype=np.float64)
+        return np.where((t >= 0) & (t <= self.horizon), 1 / self.horizon, 0.0)
+
+    def sample(self, m: int, rng: np.random.Generator) -> Array:
+        return rng.uniform(0, self.horizon, m)
+
+
+@dataclass(frozen=True)
+class _EarlyAndLate:
+    """½N(0, width²) + ½N(horizon, width²) cut to [0, horizon]; the two halves mirror each other."""
+
+    horizon: float
+    width: float
+
+    def __call__(self, t: ArrayLike) -> Array:
+        from scipy.special import ndtr
+
+        t = np.asarray(t, dtype=np.float64)
+        inside = ndtr(self.horizon / self.width) - 0.5
+        z = np.stack([t, self.horizon - t]) / self.width
+        both = np.exp(-0.5 * z**2).sum(axis=0) / np.sqrt(2 * np.pi)
+        return np.where((t >= 0) & (t <= self.horizon), 0.5 * both / (self.width * inside), 0.0)
+
+    def sample(self, m: int, rng: np.random.Generator) -> Array:
+        from scipy.special import ndtr, ndtri
+
+        t = self.width * ndtri(rng.uniform(0.5, ndtr(self.horizon / self.width), m))
+        return np.where(rng.random(m) < 0.5, t, self.horizon - t)
+
+
+def _snapshots(
+    name: str,
+    m: int,
+    random_state: Seed,
+    ordering: Field,
+    drift: Field,
+    noise: Field,
+    start: list[float],
+    density: _Uniform | _EarlyAndLate,
+    law: Callable[[Array, np.random.Generator], Array] | None = None,
+    project: Field | None = None,
+) -> Problem:
+    """m snapshots of dx = ∇l dt + ρ dW at times drawn from the density; ``law`` draws them exactly, where it can."""
+    m = _check.count(m, "m", 2)
+    rng = np.random.default_rng(random_state)
+    x0 = np.array(start)
+    times = density.sample(m, rng)
+    X = simulate(drift, noise, x0, times, project=project, random_state=rng) if law is None else law(times, rng)
+    return Problem(
+        name=name, X=X, ordering=ordering(X), speed=1.0, scale=1.0, noise=noise(X), drift=drift(X), times=times,
+        start=x0, horizon=density.horizon, time_density=density, ordering_at=ordering, noise_at=noise, drift_at=drift,
+    )  # fmt: skip
+
+
+def ornstein_uhlenbeck(m: int = 1500, random_state: Seed = None) -> Problem:
+    """dx = −Θx dt + √2 dW from (5, 5) with Θ = (1.8, 1.2), drawn from its exact law.
+
+    Times from the mixture ½N(0, .6²) + ½N(2, .6²) cut to [0, 2]; l = −½ΣΘ_i x_i².
+    """
+    theta, start = np.array([1.8, 1.2]), np.array([5.0, 5.0])
+
+    def law(t: Array, rng: np.random.Generator) -> Array:
+        decay = np.exp(-t[:, None] * theta)
+        return start * decay + np.sqrt((1 - decay**2) / theta) * rng.standard_normal((t.size, 2))
+
+    return _snapshots(
+        "ornstein_uhlenbeck", m, random_state,
+        ordering=lambda x: -0.5 * (x**2 @ theta),
+        drift=lambda x: -theta * x,
+        noise=lambda x: np.full(len(x), np.sqrt(2.0)),
+        start=start.tolist(), density=_EarlyAndLate(2.0, 0.6), law=law,
+    )  # fmt: skip
+
+
+def nonlinear(
+    m: int = 2500, random_state: Seed = None, *, lift: int | None = None, lift_noise: float = 0.05
+) -> Problem:
+    """Escape from a hill to hollows in the plane with a noise that is least at radius 2π.
+
+    dx_i = (1.5 sin(x_i/2) + (4π²x_i − x_i³) e^{−x_i²/4}/(2π²)) dt + ½√(1 + (‖x‖ − 2π)²/8) dw_i from 0, times uniform
+    on [0, 4]; l = −Σ_i [3 cos(x_i/2) + (4(π² − 1) − x_i²) e^{−x_i²/4}/π²].
+
+    lift: put the plane into this many dimensions by a random rotation and add gaussian noise of standard deviation
+    ``lift_noise`` in all of them. The points in the plane, the same as without, are then the ``coordinates``; ordering
+    and noise are those of the plane, and the drift is turned with it.
+    """
+    rng = np.random.default_rng(random_state)
+
+    def ordering(x: Array) -> Array:
+        bump = (4 * (np.pi**2 - 1) - x**2) * np.exp(-(x**2) / 4) / np.pi**2
+        return -(3 * np.cos(x / 2) + bump).sum(axis=1)
+
+    def drift(x: Array) -> Array:
+        return 1.5 * np.sin(x / 2) + (4 * np.pi**2 * x - x**3) * np.exp(-(x**2) / 4) / (2 * np.pi**2)
+
+    def noise(x: Array) -> Array:
+        return 0.5 * np.sqrt(1 + (np.linalg.norm(x, axis=1) - 2 * np.pi) ** 2 / 8)
+
+    flat = _snapshots("nonlinear", m, rng, ordering, drift, noise, [0.0, 0.0], _Uniform(4.0))
+    if lift is None:
+        return flat
+    n = _check.count(lift, "lift", 2)
+    spread = _check.number(lift_noise, "lift_noise")
+    if spread < 0:
+        raise ValueError(f"lift_noise must not be negative; got {spread:g}.")
+    J, _ = np.linalg.qr(rng.standard_normal((n, 2)))
+    return replace(
+        flat, name="nonlinear, lifted", X=flat.X @ J.T + spread * rng.standard_normal((len(flat.X), n)),
+        drift=flat.drift @ J.T, coordinates=flat.X, jacobian=np.broadcast_to(J, (len(flat.X), n, 2)).copy(),
+        intrinsic_drift=flat.drift, start=np.zeros(n), ordering_at=lambda y: ordering(y @ J),
+        noise_at=lambda y: noise(y @ J), drift_at=lambda y: drift(y @ J) @ J.T,
+    )  # fmt: skip
+
+
+def valley(m: int = 2000, random_state: Seed = None) -> Problem:
+    """A run down the winding valley y = sin x, with a noise that grows geometrically on the way.
+
+    l = 1.5 x − 2(y − sin x)² and ρ = ½ exp((x − 3)/6), so log ρ is linear; from 0, times uniform on [0, 4].
+    """
+
+    def drift(x: Array) -> Array:
+        aside = 4 * (x[:, 1] - np.sin(x[:, 0]))
+        return np.stack([1.5 + aside * np.cos(x[:, 0]), -aside], axis=1)
+
+    return _snapshots(
+        "valley", m, random_state,
+        ordering=lambda x: 1.5 * x[:, 0] - 2 * (x[:, 1] - np.sin(x[:, 0])) ** 2,
+        drift=drift,
+        noise=lambda x: 0.5 * np.exp((x[:, 0] - 3) / 6),
+        start=[0.0, 0.0], density=_Uniform(4.0),
+    )  # fmt: skip
+
+
+def sphere(m: int = 2000, random_state: Seed = None) -> Problem:
+    """From near the south pole of the unit sphere to its north: l = z, ρ = ½√(1 − z/2), generator ∇l·∇ + ½ρ²Δ.
+
+    The drift is e_z − z x. Times uniform on [0, 4]; the start is (0.6, 0, −0.8).
+    """
+    up = np.array([0.0, 0.0, 1.0])
+    found = _snapshots(
+        "sphere", m, random_state,
+        ordering=lambda x: x[:, 2].copy(),
+        drift=lambda x: up - x[:, 2:] * x,
+        noise=lambda x: 0.5 * np.sqrt(1 - 0.5 * x[:, 2]),
+        start=[0.6, 0.0, -0.8], density=_Uniform(4.0),
+        project=lambda x: x / np.linalg.norm(x, axis=1, keepdims=True),
+    )  # fmt: skip
+    return replace(found, curvature=-2 * found.X)
+
+
+def double_well(m: int = 2000, random_state: Seed = None) -> Problem:
+    """Two fates: dx = −∇U dt + 0.8 dW, U = 2((x/2)² − 1)² + ½y², from (0, 1) beside the saddle.
+
+    The wells are at (∓2, 0), the barrier is 2 and ½ρ² is 0.32, so that few change their mind by the last time, 3; times
+    are uniform. ``fate`` is the probability of reaching x = 2 before x = −2.
+    """
+    rho = 0.8
+    found = _snapshots(
+        "double_well", m, random_state,
+        ordering=lambda x: -2 * (0.25 * x[:, 0] ** 2 - 1) ** 2 - 0.5 * x[:, 1] ** 2,
+        drift=lambda x: -np.stack([2 * x[:, 0] * (0.25 * x[:, 0] ** 2 - 1), x[:, 1]], axis=1),
+        noise=lambda x: np.full(len(x), rho),
+        start=[0.0, 1.0], density=_Uniform(3.0),
+    )  # fmt: skip
+    # x does not feel y: its fate is ∫ exp(U/(½ρ²)) from one well, over the same from well to well
+    nodes, weights = np.polynomial.legendre.leggauss(80)
+
+    def integral(x: Array) -> Array:
+        way = 0.5 * (x + 2)
+        between = way[:, None] * (nodes + 1) - 2
+        return way * (np.exp(4 * (0.25 * between**2 - 1) ** 2 / rho**2) @ weights)
+
+    inside = np.clip(found.X[:, 0], -2, 2)
+    return replace(found, fate=integral(inside) / integral(np.array([2.0])))
+
+
+def limit_cycle(m: int = 2000, random_state: Seed = None) -> Problem:
+    """A noisy cycle about the ring of radius 2, whose drift is no gradient: dx = τ∇θ dt + ∇c dt + 0.4 dW.
+
+    The ``ordering`` is the difference of the phase θ, taken the shortest way round; its ``speed`` is τ = 4 + 1.6 cos θ,
+    an angular speed of τ/r². The ``confinement`` c = −2(r − 2)² holds the radius. From (2, 0), times uniform on [0, 8];
+    on the ring a turn takes 2π/√0.84 = 6.86.
+    """
+
+    def polar(x: Array) -> tuple[Array, Array]:
+        return np.linalg.norm(x, axis=1), np.arctan2(x[:, 1], x[:, 0])
+
+    def speed(theta: Array) -> Array:
+        return 4 + 1.6 * np.cos(theta)
+
+    def drift(x: Array) -> Array:
+        r, theta = polar(x)
+        around = np.stack([-x[:, 1], x[:, 0]], axis=1) / r[:, None] ** 2
+        return speed(theta)[:, None] * around - (4 * (r - 2) / r)[:, None] * x
+
+    found = _snapshots(
+        "limit_cycle", m, random_state,
+        ordering=lambda x: -2 * (polar(x)[0] - 2) ** 2,
+        drift=drift,
+        noise=lambda x: np.full(len(x), 0.4),
+        start=[2.0, 0.0], density=_Uniform(8.0),
+    )  # fmt: skip
+    r, theta = polar(found.X)
+
+    def ordering(i: IntArray, j: IntArray) -> Array:
+        step = theta[j] - theta[i]
+        return step - 2 * np.pi * np.round(step / (2 * np.pi))
+
+    return replace(
+        found, ordering=ordering, speed=speed(theta), phase=theta, confinement=-2 * (r - 2) ** 2, ordering_at=None,
+        coordinates=np.stack([theta, r], axis=1),
+        intrinsic_drift=np.stack([speed(theta) / r**2, -4 * (r - 2)], axis=1),
     )  # fmt: skip
