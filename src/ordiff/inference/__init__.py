@@ -1,0 +1,1 @@
+"""Learning from snapshots: parameters, objective, regularisers, optimisation."""
