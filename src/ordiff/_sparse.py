@@ -421,3 +421,322 @@ def push(indptr: IntArray, indices: IntArray, data: Array, mass: Array) -> Array
     for start in others:
         buffers[first] += buffers[start]
     return buffers[first]
+
+
+# ------------------------------------------------------------------------------------------- likelihoods
+#
+# Used by `inference.objective`. Blocks of records are (N, C), a row of C records per state, so that a state's
+# records are one short vector; steps work on (N, F), a column per phase.
+
+Range = tuple[int, int]
+# below these a second thread costs more than it saves: edges of one product, and multiplications of a denser loop
+_STEP_PER_THREAD, _WORK_PER_THREAD = 400_000, 100_000
+
+
+def edge_ranges(indptr: IntArray, work_per_edge: int = 0) -> list[Range]:
+    """Ranges of rows of about equal numbers of edges, one per thread; for loops that do much per edge, say how much."""
+    edges = int(indptr[-1])
+    parts = n_threads(edges * work_per_edge, _WORK_PER_THREAD) if work_per_edge else n_threads(edges, _STEP_PER_THREAD)
+    return list(pairwise(_cuts(indptr, parts)))
+
+
+def even_ranges(n: int, work: int) -> list[Range]:
+    """Ranges of 0 .. n − 1 of equal length, one per thread, for this much work in all."""
+    parts = max(1, min(n_threads(work, _WORK_PER_THREAD), n))
+    return list(pairwise(np.linspace(0, n, parts + 1).astype(int).tolist()))
+
+
+def over(ranges: list[Range], loop: Callable[..., Any], *args: Any) -> list[Any]:
+    """loop(start, stop, *args) for every range, a thread each."""
+    return in_threads(lambda rows: loop(*rows, *args), ranges)
+
+
+@_jit
+def log_kernel(start, stop, indptr, indices, rows, sqdist, scale, tables, coefs, out):  # type: ignore[no-untyped-def]
+    """out_ij = scale_i |x_j − x_i|² + Σ_k coefs_ki (tables_kj − tables_ki); row r of the pattern is state rows[r]."""
+    for r in range(start, stop):
+        i = rows[r]
+        row = indices[indptr[r] : indptr[r + 1]]
+        u, d2 = out[indptr[r] : indptr[r + 1]], sqdist[indptr[r] : indptr[r + 1]]
+        for e in range(row.size):
+            u[e] = scale[i] * d2[e]
+        for k in range(tables.shape[0]):
+            values = tables[k]
+            c, here = coefs[k, i], values[i]
+            for e in range(row.size):
+                u[e] += c * (values[row[e]] - here)
+
+
+@_jit
+def add_scaled_rows(start, stop, indptr, rows, edges, coef, out):  # type: ignore[no-untyped-def]
+    """out_ij += coef_i edges_ij."""
+    for r in range(start, stop):
+        c = coef[rows[r]]
+        for e in range(indptr[r], indptr[r + 1]):
+            out[e] += c * edges[e]
+
+
+@_jit
+def take(start, stop, at, data, out):  # type: ignore[no-untyped-def]
+    """out = data[at]."""
+    for e in range(start, stop):
+        out[e] = data[at[e]]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def pull_onto(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped-def]
+    """out += P f for one column, (N, 1), as `pull` does it."""
+    for i in range(start, stop):
+        row = indices[indptr[i] : indptr[i + 1]]
+        p = data[indptr[i] : indptr[i + 1]]
+        a = b = c = d = 0.0
+        whole = row.size - row.size % 4
+        for e in range(0, whole, 4):
+            a += p[e] * f[row[e], 0]
+            b += p[e + 1] * f[row[e + 1], 0]
+            c += p[e + 2] * f[row[e + 2], 0]
+            d += p[e + 3] * f[row[e + 3], 0]
+        for e in range(whole, row.size):
+            a += p[e] * f[row[e], 0]
+        out[i, 0] += (a + b) + (c + d)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def pull_two_onto(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped-def]
+    """out += P f for two columns, (N, 2), at little more than the cost of one."""
+    for i in range(start, stop):
+        row = indices[indptr[i] : indptr[i + 1]]
+        p = data[indptr[i] : indptr[i + 1]]
+        a = b = c = d = 0.0
+        whole = row.size - row.size % 2
+        for e in range(0, whole, 2):
+            a += p[e] * f[row[e], 0]
+            b += p[e] * f[row[e], 1]
+            c += p[e + 1] * f[row[e + 1], 0]
+            d += p[e + 1] * f[row[e + 1], 1]
+        for e in range(whole, row.size):
+            a += p[e] * f[row[e], 0]
+            b += p[e] * f[row[e], 1]
+        out[i, 0] += a + c
+        out[i, 1] += b + d
+
+
+@_jit
+def pull_many_onto(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped-def]
+    """out += P f for several columns, (N, c)."""
+    for i in range(start, stop):
+        total = out[i]
+        for e in range(indptr[i], indptr[i + 1]):
+            p = data[e]
+            values = f[indices[e]]
+            for c in range(total.size):
+                total[c] += p * values[c]
+
+
+@_jit
+def sampled_product(start, stop, indptr, indices, left, right, out):  # type: ignore[no-untyped-def]
+    """out_ij += ⟨left_i, right_j⟩ on the pattern; left and right are (N, C)."""
+    for i in range(start, stop):
+        row = indices[indptr[i] : indptr[i + 1]]
+        g = out[indptr[i] : indptr[i + 1]]
+        x = left[i]
+        for e in range(row.size):
+            y = right[row[e]]
+            total = 0.0
+            for c in range(x.size):
+                total += x[c] * y[c]
+            g[e] += total
+
+
+@_jit
+def steps_to_states(start, stop, steps, out):  # type: ignore[no-untyped-def]
+    """(T, N, F) → (N, T F)."""
+    phases = steps.shape[2]
+    for first in range(start, stop, 64):  # short runs, so that both sides stay in cache
+        last = min(first + 64, stop)
+        for t in range(steps.shape[0]):
+            here = steps[t]
+            for i in range(first, last):
+                for f in range(phases):
+                    out[i, t * phases + f] = here[i, f]
+
+
+@_jit
+def log_table(start, stop, mass, volumes, floor, out):  # type: ignore[no-untyped-def]
+    """out = log(mass_i/v_i + floor), (N, C)."""
+    for i in range(start, stop):
+        for c in range(mass.shape[1]):
+            out[i, c] = np.log(mass[i, c] / volumes[i] + floor)
+
+
+@_jit
+def states_to_steps(start, stop, parts, mass, offset, out):  # type: ignore[no-untyped-def]
+    """The sum of the parts, (·, N, T F) → (T, N, F); where offset is given, divided by mass_i + offset_i."""
+    phases = out.shape[2]
+    for first in range(start, stop, 64):
+        last = min(first + 64, stop)
+        for t in range(out.shape[0]):
+            here = out[t]
+            for i in range(first, last):
+                for f in range(phases):
+                    c = t * phases + f
+                    total = 0.0
+                    for b in range(parts.shape[0]):
+                        total += parts[b, i, c]
+                    here[i, f] = total if offset.size == 0 else total / (mass[i, c] + offset[i])
+
+
+@_jit
+def predict(low, high, i, place, indptr, indices, data, table, log, value):  # type: ignore[no-untyped-def]
+    """value = p̂_i of the records low .. high − 1: Σ_j B_ij table_j, or its exponential. Returns nothing else."""
+    width = high - low
+    if indptr.size == 0:
+        here = table[place[i]][low:high]
+        for c in range(width):
+            value[c] = here[c]
+        return
+    for c in range(width):
+        value[c] = 0.0
+    for e in range(indptr[i], indptr[i + 1]):
+        b, here = data[e], table[indices[e]][low:high]
+        for c in range(width):
+            value[c] += b * here[c]
+    if log:
+        for c in range(width):
+            value[c] = np.exp(value[c])
+
+
+@_jit
+def observe(  # type: ignore[no-untyped-def]
+    start, stop, seen, first, last, column, weight, offset, place, indptr, indices, data, table, log, total,
+):  # fmt: skip
+    """total_i += Σ_r W_ir p̂_i(r), over the records of one block.
+
+    Visit v is observation seen[v] with the entries first[v] .. last[v] − 1 of W, of which record ``offset`` is the
+    first of the block. The places of observations are B (indptr, indices, data) or, without it, the state place[i].
+    """
+    value, share = np.empty(table.shape[1]), np.empty(table.shape[1])
+    for v in range(start, stop):
+        i = seen[v]
+        low, high = column[first[v]] - offset, column[last[v] - 1] - offset + 1
+        predict(low, high, i, place, indptr, indices, data, table, log, value)
+        share[: high - low] = 0.0
+        for e in range(first[v], last[v]):
+            share[column[e] - offset - low] = weight[e]
+        sum_ = 0.0
+        for c in range(high - low):
+            sum_ += share[c] * value[c]
+        total[i] += sum_
+
+
+@_jit
+def observe_back(  # type: ignore[no-untyped-def]
+    start, stop, seen, first, last, column, weight, offset, place, indptr, indices, data, table, log, slope, out,
+):  # fmt: skip
+    """out_j += Σ_i slope_i W_ir B_ij (times p̂_i(r) in the log-linear form): what `observe` does, transposed."""
+    value, share = np.empty(table.shape[1]), np.empty(table.shape[1])
+    for v in range(start, stop):
+        i = seen[v]
+        low, high = column[first[v]] - offset, column[last[v] - 1] - offset + 1
+        width = high - low
+        share[:width] = 0.0
+        for e in range(first[v], last[v]):
+            share[column[e] - offset - low] = weight[e] * slope[i]
+        if log:
+            predict(low, high, i, place, indptr, indices, data, table, log, value)
+            for c in range(width):
+                share[c] *= value[c]
+        if indptr.size == 0:
+            target = out[place[i]][low:high]
+            for c in range(width):
+                target[c] += share[c]
+        else:
+            for e in range(indptr[i], indptr[i + 1]):
+                b, target = data[e], out[indices[e]][low:high]
+                for c in range(width):
+                    target[c] += b * share[c]
+
+
+@_jit
+def record_shares(  # type: ignore[no-untyped-def]
+    start, stop, seen, first, last, column, weight, offset, place, indptr, indices, data, table, log, slope, out,
+):  # fmt: skip
+    """out_e = slope_i W_ir (times p̂_i(r) in the log-linear form) for every entry e = (i, r) of W in the block."""
+    value = np.empty(table.shape[1])
+    for v in range(start, stop):
+        i = seen[v]
+        low, high = column[first[v]] - offset, column[last[v] - 1] - offset + 1
+        if log:
+            predict(low, high, i, place, indptr, indices, data, table, log, value)
+        for e in range(first[v], last[v]):
+            out[e] = weight[e] * slope[i] * (value[column[e] - offset - low] if log else 1.0)
+
+
+@_jit
+def score_record(start, stop, seen, share, place, indptr, indices, data, change, out):  # type: ignore[no-untyped-def]
+    """out_i += share_v Σ_j B_ij change_j for the observations i = seen[v] of one record; change is (N, K)."""
+    for v in range(start, stop):
+        i = seen[v]
+        target = out[i]
+        if indptr.size == 0:
+            here = change[place[i]]
+            for c in range(target.size):
+                target[c] += share[v] * here[c]
+        else:
+            for e in range(indptr[i], indptr[i + 1]):
+                b, here = share[v] * data[e], change[indices[e]]
+                for c in range(target.size):
+                    target[c] += b * here[c]
+
+
+@_jit
+def centre_rows(start, stop, indptr, data, values):  # type: ignore[no-untyped-def]
+    """values ← P ∘ (values − Σ_j P_ij values_ij): the derivative by log K from that by P; rows then sum to 0."""
+    for i in range(start, stop):
+        p, g = data[indptr[i] : indptr[i + 1]], values[indptr[i] : indptr[i + 1]]
+        mean = 0.0
+        for e in range(p.size):
+            mean += p[e] * g[e]
+        for e in range(p.size):
+            g[e] = p[e] * (g[e] - mean)
+
+
+@_jit
+def row_dots(start, stop, indptr, left, right, out):  # type: ignore[no-untyped-def]
+    """out_i = Σ_j left_ij right_ij."""
+    for i in range(start, stop):
+        a, b = left[indptr[i] : indptr[i + 1]], right[indptr[i] : indptr[i + 1]]
+        total = 0.0
+        for e in range(a.size):
+            total += a[e] * b[e]
+        out[i] = total
+
+
+@_jit
+def row_differences(start, stop, indptr, indices, rows, data, f, out):  # type: ignore[no-untyped-def]
+    """out_r = Σ_j M_rj (f_j − f_i), i = rows[r]."""
+    for r in range(start, stop):
+        row, m = indices[indptr[r] : indptr[r + 1]], data[indptr[r] : indptr[r + 1]]
+        here = f[rows[r]]
+        total = 0.0
+        for e in range(row.size):
+            total += m[e] * (f[row[e]] - here)
+        out[r] = total
+
+
+@_jit
+def column_sums(start, stop, indptr, indices, edges, data, coefs, out):  # type: ignore[no-untyped-def]
+    """out_kj = Σ_i coefs_ki M_ij and, as the last row, Σ_i M_ij; the pattern is the transposed one, with its edges."""
+    last = coefs.shape[0]
+    for j in range(start, stop):
+        row, at = indices[indptr[j] : indptr[j + 1]], edges[indptr[j] : indptr[j + 1]]
+        total = 0.0
+        for e in range(row.size):
+            total += data[at[e]]
+        out[last, j] = total
+        for k in range(last):
+            c = coefs[k]
+            total = 0.0
+            for e in range(row.size):
+                total += c[row[e]] * data[at[e]]
+            out[k, j] = total
