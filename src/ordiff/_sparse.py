@@ -468,6 +468,37 @@ def log_kernel(start, stop, indptr, indices, rows, sqdist, scale, tables, coefs,
 
 
 @_jit
+def exponentiate_rows(start, stop, indptr, indices, log_weight, out):  # type: ignore[no-untyped-def]
+    """out_ij ← exp(out_ij + log_weight_j) over the sum of its row, by log-sum-exp.
+
+    Returns the first row whose sum is not finite and positive, or −1.
+    """
+    failed = -1
+    bits = np.empty(longest_row(start, stop, indptr), np.int64)
+    shifted = bits.view(np.float64)
+    for i in range(start, stop):
+        row = indices[indptr[i] : indptr[i + 1]]
+        p = out[indptr[i] : indptr[i + 1]]
+        top = -np.inf
+        for e in range(row.size):
+            p[e] += log_weight[row[e]]
+            top = max(top, p[e])
+        if not (top > -np.inf and top < np.inf):
+            failed = i if failed < 0 else failed
+            continue
+        exp_row(p, top, shifted[: row.size], bits[: row.size])
+        total = 0.0
+        for e in range(row.size):
+            total += p[e]
+        scale = 1.0 / total
+        for e in range(row.size):
+            p[e] *= scale
+        if not (total >= 1.0 and total < np.inf):
+            failed = i if failed < 0 else failed
+    return failed
+
+
+@_jit
 def add_scaled_rows(start, stop, indptr, rows, edges, coef, out):  # type: ignore[no-untyped-def]
     """out_ij += coef_i edges_ij."""
     for r in range(start, stop):

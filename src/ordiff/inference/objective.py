@@ -257,7 +257,7 @@ class _Rows:
         P = self.exponent(parts, eps)
         if parts.log_self != 0:
             P[self.selves] += parts.log_self
-        failed = [row for row in self.loop(_sparse.normalise, self.indices, parts.log_weight, P) if row >= 0]
+        failed = [row for row in self.loop(_sparse.exponentiate_rows, self.indices, parts.log_weight, P) if row >= 0]
         return P, min(failed, default=-1)
 
     def centred(self, P: Array, values: Array) -> Array:
