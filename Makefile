@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check lint bench docs clean
+SINGLE_CELL := .venv-single-cell
+
+.PHONY: setup demo test test-single-cell check lint bench docs clean
 
 setup: $(READY)  ## the environment, with all extras
 
@@ -28,6 +30,16 @@ lint: setup
 
 test: check
 
+test-single-cell: $(SINGLE_CELL)/.ready  ## scanpy and CellRank, in an environment of their own
+	$(SINGLE_CELL)/bin/python -m pytest tests/single_cell tests/test_single_cell.py
+
+$(SINGLE_CELL)/.ready: pyproject.toml constraints-single-cell.txt
+	@test -x $(SINGLE_CELL)/bin/python || $(PYTHON) -m venv $(SINGLE_CELL)
+	@echo "Setting up $(SINGLE_CELL) (a few minutes) ..."
+	@$(SINGLE_CELL)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-single-cell.txt \
+		--editable '.[single-cell]' scanpy cellrank zarr pytest hypothesis
+	@touch $@
+
 bench: setup  ## the tables of benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.run
 
@@ -36,4 +48,4 @@ docs: setup  ## HTML in docs/_build
 	@echo "Wrote docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) docs/_build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SINGLE_CELL) docs/_build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
