@@ -554,14 +554,21 @@ def pull_two_onto(start, stop, indptr, indices, data, f, out):  # type: ignore[n
 
 @_jit
 def pull_many_onto(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped-def]
-    """out += P f for several columns, (N, c)."""
+    """out += P f for several columns, (N, c), four rows of f at a time to spare the sums."""
     for i in range(start, stop):
         total = out[i]
-        for e in range(indptr[i], indptr[i + 1]):
-            p = data[e]
-            values = f[indices[e]]
-            for c in range(total.size):
-                total[c] += p * values[c]
+        row = indices[indptr[i] : indptr[i + 1]]
+        p = data[indptr[i] : indptr[i + 1]]
+        whole = row.size - row.size % 4
+        for e in range(0, whole, 4):
+            a, b, c, d = f[row[e]], f[row[e + 1]], f[row[e + 2]], f[row[e + 3]]
+            pa, pb, pc, pd = p[e], p[e + 1], p[e + 2], p[e + 3]
+            for k in range(total.size):
+                total[k] += (pa * a[k] + pb * b[k]) + (pc * c[k] + pd * d[k])
+        for e in range(whole, row.size):
+            a, pa = f[row[e]], p[e]
+            for k in range(total.size):
+                total[k] += pa * a[k]
 
 
 @_jit
@@ -618,8 +625,8 @@ def states_to_steps(start, stop, parts, mass, offset, out):  # type: ignore[no-u
 
 
 @_jit
-def predict(low, high, i, place, indptr, indices, data, table, log, value):  # type: ignore[no-untyped-def]
-    """value = p̂_i of the records low .. high − 1: Σ_j B_ij table_j, or its exponential. Returns nothing else."""
+def predict(low, high, i, place, indptr, indices, data, table, log, value, bits):  # type: ignore[no-untyped-def]
+    """value = p̂_i of the records low .. high − 1: Σ_j B_ij table_j, or its exponential. ``bits`` is scratch."""
     width = high - low
     if indptr.size == 0:
         here = table[place[i]][low:high]
@@ -632,9 +639,13 @@ def predict(low, high, i, place, indptr, indices, data, table, log, value):  # t
         b, here = data[e], table[indices[e]][low:high]
         for c in range(width):
             value[c] += b * here[c]
-    if log:
+    if log and width < 4:
         for c in range(width):
             value[c] = np.exp(value[c])
+    elif log:
+        for c in range(width):
+            value[c] = min(value[c], 700.0)
+        exp_row(value[:width], 0.0, bits.view(np.float64)[:width], bits[:width])
 
 
 @_jit
@@ -646,11 +657,11 @@ def observe(  # type: ignore[no-untyped-def]
     Visit v is observation seen[v] with the entries first[v] .. last[v] − 1 of W, of which record ``offset`` is the
     first of the block. The places of observations are B (indptr, indices, data) or, without it, the state place[i].
     """
-    value, share = np.empty(table.shape[1]), np.empty(table.shape[1])
+    value, share, bits = np.empty(table.shape[1]), np.empty(table.shape[1]), np.empty(table.shape[1], np.int64)
     for v in range(start, stop):
         i = seen[v]
         low, high = column[first[v]] - offset, column[last[v] - 1] - offset + 1
-        predict(low, high, i, place, indptr, indices, data, table, log, value)
+        predict(low, high, i, place, indptr, indices, data, table, log, value, bits)
         share[: high - low] = 0.0
         for e in range(first[v], last[v]):
             share[column[e] - offset - low] = weight[e]
@@ -665,7 +676,7 @@ def observe_back(  # type: ignore[no-untyped-def]
     start, stop, seen, first, last, column, weight, offset, place, indptr, indices, data, table, log, slope, out,
 ):  # fmt: skip
     """out_j += Σ_i slope_i W_ir B_ij (times p̂_i(r) in the log-linear form): what `observe` does, transposed."""
-    value, share = np.empty(table.shape[1]), np.empty(table.shape[1])
+    value, share, bits = np.empty(table.shape[1]), np.empty(table.shape[1]), np.empty(table.shape[1], np.int64)
     for v in range(start, stop):
         i = seen[v]
         low, high = column[first[v]] - offset, column[last[v] - 1] - offset + 1
@@ -674,7 +685,7 @@ def observe_back(  # type: ignore[no-untyped-def]
         for e in range(first[v], last[v]):
             share[column[e] - offset - low] = weight[e] * slope[i]
         if log:
-            predict(low, high, i, place, indptr, indices, data, table, log, value)
+            predict(low, high, i, place, indptr, indices, data, table, log, value, bits)
             for c in range(width):
                 share[c] *= value[c]
         if indptr.size == 0:
@@ -693,12 +704,12 @@ def record_shares(  # type: ignore[no-untyped-def]
     start, stop, seen, first, last, column, weight, offset, place, indptr, indices, data, table, log, slope, out,
 ):  # fmt: skip
     """out_e = slope_i W_ir (times p̂_i(r) in the log-linear form) for every entry e = (i, r) of W in the block."""
-    value = np.empty(table.shape[1])
+    value, bits = np.empty(table.shape[1]), np.empty(table.shape[1], np.int64)
     for v in range(start, stop):
         i = seen[v]
         low, high = column[first[v]] - offset, column[last[v] - 1] - offset + 1
         if log:
-            predict(low, high, i, place, indptr, indices, data, table, log, value)
+            predict(low, high, i, place, indptr, indices, data, table, log, value, bits)
         for e in range(first[v], last[v]):
             out[e] = weight[e] * slope[i] * (value[column[e] - offset - low] if log else 1.0)
 

@@ -17,6 +17,7 @@ the derivative by log K. Inside, states are sorted so that neighbours are close 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -425,7 +426,7 @@ class _Observer:
         self.W, self.B, self.place, self.offset, self.floor, self.plan = W, B, place, offset, floor, plan
         self.log = offset.size > 0
         self.volumes = offset / floor if self.log else offset
-        self.total = np.zeros(W.shape[0])
+        self.total, self.scratch = np.zeros(W.shape[0]), _Scratch()
         self.slope = np.empty(0)
         self.where = _where(B, place)
         per_row = 1 if B is None else max(1, B.nnz // B.shape[0])
@@ -434,7 +435,7 @@ class _Observer:
     def fresh(self) -> _Observer:
         """The same observer with nothing seen yet."""
         new = copy(self)
-        new.total = np.zeros_like(self.total)
+        new.total, new.scratch = np.zeros_like(self.total), _Scratch()
         return new
 
     def _visits(self, work: int) -> None:
@@ -445,8 +446,7 @@ class _Observer:
         first = np.flatnonzero(np.diff(rows, prepend=-1) + np.diff(block, prepend=-1).astype(bool))
         last = np.append(first[1:], W.nnz)
         seen, of = rows[first], block[first]
-        near = self.place[seen] if self.B is None else self.B.indices[self.B.indptr[seen]]
-        order = np.lexsort((near, of))
+        order = np.argsort(of, kind="stable")
         cuts = np.searchsorted(of[order], np.arange(plan.n_blocks + 2))
         self.visits = []
         for a, b in pairwise(cuts.tolist()):
@@ -464,15 +464,19 @@ class _Observer:
         """What B is applied to: the masses (N, C), or log(p/v + δ)."""
         if not self.log:
             return states
-        out = np.empty_like(states)
+        out = self.scratch("table", *states.shape)
         ranges = _sparse.even_ranges(len(states), 4 * states.size)
         _sparse.over(ranges, _sparse.log_table, states, self.volumes, self.floor, out)
         return out
 
+    def _table(self, steps: Array) -> Array:
+        count, n, phases = steps.shape
+        return self.table(self.plan.states(steps, self.scratch("states", n, count * phases)))
+
     def look(self, block: int, steps: Array) -> None:
         """Add the records of a block, (T, N, F)."""
         if self.visits[block][0][0].size:
-            self._loop(block, _sparse.observe, self.table(self.plan.states(steps)), self.total)
+            self._loop(block, _sparse.observe, self._table(steps), self.total)
 
     @property
     def n_samples(self) -> int:
@@ -490,7 +494,8 @@ class _Observer:
         table = self.table(states)
         W, first = self.W, self.plan.first_record(block)
         # samples that are states never write to the same row; others get a buffer per thread
-        parts = np.zeros((1 if self.B is None else len(ranges), *states.shape))
+        parts = self.scratch("parts", 1 if self.B is None else len(ranges), *states.shape)
+        parts[...] = 0.0
         targets = [parts[min(k, len(parts) - 1)] for k in range(len(ranges))]
 
         def scatter(item: tuple[_sparse.Range, Array]) -> None:
@@ -505,7 +510,7 @@ class _Observer:
     def shares(self, block: int, steps: Array, out: Array) -> None:
         """slope_i W_ir (p̂_i(r)) for the entries of W in a block."""
         if self.visits[block][0][0].size:
-            self._loop(block, _sparse.record_shares, self.table(self.plan.states(steps)), self.slope, out)
+            self._loop(block, _sparse.record_shares, self._table(steps), self.slope, out)
 
 
 class _SharedObserver:
@@ -583,11 +588,24 @@ class _Plan:
         L = self.length
         return [(b + 1, b * L, min((b + 1) * L, self.steps)) for b in range(self.n_blocks)]
 
-    def states(self, steps: Array) -> Array:
+    def states(self, steps: Array, out: Array) -> Array:
         """(T, N, F) → (N, T F)."""
-        out = np.empty((self.n, steps.shape[0] * steps.shape[2]))
         _sparse.over(_sparse.even_ranges(self.n, 2 * out.size), _sparse.steps_to_states, steps, out)
         return out
+
+
+class _Scratch:
+    """Arrays that a pass uses again for every block: new memory costs as much as what is done with it."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+
+    def __call__(self, name: str, *shape: int) -> Array:
+        """An array of this shape, with anything in it."""
+        size = math.prod(shape)
+        if name not in self._arrays or self._arrays[name].size < size:
+            self._arrays[name] = np.empty(size)
+        return self._arrays[name][:size].reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -816,7 +834,11 @@ class Objective:
         weight = np.ones(m) if sample_weight is None else _check.nodes(sample_weight, m, "sample_weight")
         if not ((weight >= 0).all() and weight.any()):
             raise ValueError("sample_weight must not be negative, and not all 0.")
-        self._sample_weight = weight / weight.sum()
+        # samples, too, are kept in the order of the states that they are near
+        near = self._pattern.rank if self._B is None else self._B.indices[self._B.indptr[:-1]]
+        self._samples = np.argsort(near, kind="stable")
+        self._W, self._B = self._W[self._samples], None if self._B is None else self._B[self._samples]
+        self._sample_weight = (weight / weight.sum())[self._samples]
         self._shared = _shared_row(self._W) if self._offset.size == 0 else None
         self._visitor: _Observer | None = None
         if self._shared is None:
@@ -839,9 +861,9 @@ class Objective:
         """What all samples see, or some of them; with nothing seen yet."""
         if rows is None and self._visitor is not None:
             return self._visitor.fresh()
-        W, B, place = self._W, self._B, self._pattern.rank.astype(np.uint32)
+        W, B, place = self._W, self._B, np.arange(self._W.shape[0], dtype=np.uint32)
         if rows is not None:
-            W, B, place = W[rows], None if B is None else B[rows], place[rows] if B is None else place
+            W, B, place = W[rows], None if B is None else B[rows], place[rows]
         if self._shared is not None:
             return _SharedObserver(self._shared, B, place, self._floor, self._plan)
         return _Observer(W, B, place, self._offset, self._floor, self._plan)
@@ -903,20 +925,25 @@ class Objective:
 
     def per_sample(self, dynamics: Dynamics) -> Array:
         """The logarithm of every sample's likelihood, (m,)."""
+        out = np.empty(self._samples.size)
+        out[self._samples] = self._per_sample(dynamics)
+        return out
+
+    def _per_sample(self, dynamics: Dynamics) -> Array:
         observer = self._observer()
         self._forward(self._chain(dynamics), observer, _Kept.nothing(self._plan))
-        return np.log(_positive(observer.likelihood()))
+        return np.log(_positive(observer.likelihood(), self._samples))
 
     def value(self, dynamics: Dynamics) -> float:
         """The loss."""
-        return -float(self._sample_weight @ self.per_sample(dynamics))
+        return -float(self._sample_weight @ self._per_sample(dynamics))
 
     def value_and_gradient(self, dynamics: Dynamics) -> tuple[float, Gradient]:
         """The loss and its derivatives."""
         chain, observer, plan = self._chain(dynamics), self._observer(), self._plan
         kept = _Kept.all(plan) if self._stored else _Kept.starting(plan)
         self._forward(chain, observer, kept)
-        likelihood = _positive(observer.likelihood())
+        likelihood = _positive(observer.likelihood(), self._samples)
         observer.slope = -self._sample_weight / likelihood
         sums = self._backward(chain, observer, kept)
         return -float(self._sample_weight @ np.log(likelihood)), self._gradient(sums)
@@ -939,20 +966,21 @@ class Objective:
         of a task at once:  dp_{s+1} = Pᵀ dp_s + dPᵀ p_s.
         """
         chain = self._chain(dynamics)
-        chosen = None if rows is None else _check.indices(rows, self._W.shape[0], "rows")
-        observer = self._observer(chosen)
+        wanted = np.arange(self._samples.size) if rows is None else _check.indices(rows, self._samples.size, "rows")
+        rank = np.empty(self._samples.size, np.intp)
+        rank[self._samples] = np.arange(rank.size)
+        observer = self._observer(rank[wanted])
         kept = _Kept.all(self._plan)
         self._forward(chain, observer, kept)
         masses = kept.steps
-        likelihood = _positive(observer.likelihood())
+        likelihood = _positive(observer.likelihood(), wanted)
         if isinstance(observer, _Observer):
             observer.slope = 1 / likelihood
         view = _View(observer, masses, self._initial)
         changes = self._changes(chain, orderings, slopes, local_slopes, noise)
         tasks = [change.columns(a) for change in changes for a in range(0, change.U.shape[1], _DIRECTIONS)]
         parts = _sparse.in_threads(lambda change: self._scores(chain, change, masses, view), tasks)
-        m = self._W.shape[0] if chosen is None else chosen.size
-        return np.hstack([np.empty((m, 0)), *parts])
+        return np.hstack([np.empty((wanted.size, 0)), *parts])
 
     def _changes(
         self,
@@ -1022,20 +1050,20 @@ class Objective:
     def _backward(self, chain: _Chain, observer: _Observer | _SharedObserver, kept: _Kept) -> _Sums:
         """λ_s = P λ_{s+1} + src_s from the last step to the first; Ḡ_ij = Σ_s ⟨p_s(i), λ_{s+1}(j)⟩ over phases."""
         plan, rows = self._plan, self._pattern.all
-        G = np.zeros(self.graph.n_edges)
+        G, scratch = np.zeros(self.graph.n_edges), _Scratch()
         ring = np.zeros((plan.length + 1, plan.n, plan.phases))  # λ of a block, then the first λ of the next block
         ranges = _sparse.edge_ranges(rows.indptr, plan.width)
         for block, first, last in reversed(plan.blocks()):
             count, steps = last - first, kept.room(first, last)
             if kept.starts is not None:
                 _fill(chain, kept.starts[block - 1], steps)
-            states = plan.states(steps)
+            states = plan.states(steps, scratch("states", plan.n, count * plan.phases))
             ring[count] = ring[0] if last < self.steps else 0.0
             observer.source(block, states, ring[:count])
             for s in reversed(range(count)):
                 if first + s + 1 < self.steps:
                     chain.pull_onto(ring[s + 1], ring[s])
-            later = plan.states(ring[1 : count + 1])
+            later = plan.states(ring[1 : count + 1], scratch("later", *states.shape))
             _sparse.over(ranges, _sparse.sampled_product, rows.indptr, rows.indices, states, later, G)
         return self._collect(chain, G, ring[0])
 
@@ -1125,12 +1153,11 @@ def _same_number(these: tuple[Any, ...], those: tuple[Any, ...], name: str, what
         raise ValueError(f"{name} must have one entry for each of the {len(these)} {what}; got {len(those)}.")
 
 
-def _positive(likelihood: Array) -> Array:
+def _positive(likelihood: Array, names: NDArray[np.intp]) -> Array:
     bad = ~((likelihood > 0) & (likelihood < np.inf))
     if bad.any():
-        at = int(np.argmax(bad))
         raise ValueError(
-            f"{int(bad.sum())} sample(s) have a likelihood that is not positive and finite, the first at index {at} "
-            f"({likelihood[at]:g}): the process does not reach them. Use more neighbours, more noise, or a floor."
+            f"{int(bad.sum())} sample(s) have a likelihood that is not positive and finite, the first at index "
+            f"{int(names[bad].min())}: the process does not reach them. Use more neighbours, more noise, or a floor."
         )
     return likelihood
