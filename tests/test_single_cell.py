@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import sys
+import types
 import warnings
 
 import numpy as np
@@ -423,7 +425,7 @@ def assert_same_results(a, b):
     assert sorted(one) == sorted(two)
     for name, value in one.items():
         assert type(value) is type(two[name])
-        assert value == two[name]
+        np.testing.assert_array_equal(value, two[name])
 
 
 @pytest.mark.parametrize("ending", ["h5ad", "zarr"])
@@ -465,6 +467,77 @@ def test_a_backed_file_is_read_and_left_alone(cells, tmp_path, mode):
     )
     assert path.read_bytes() == before
     assert "ordiff_transitions" in anndata.read_h5ad(tmp_path / "new.h5ad").obsp
+
+
+# ----------------------------------------------------------------------------------------------------- learning
+
+
+class Learned:
+    """Stands in for SnapshotSDE: remembers what it was given, and has learned a drift to the right."""
+
+    def __init__(self, start, **options):
+        self.start, self.options = np.asarray(start), options
+
+    def fit(self, X, times):
+        self.X, self.times = X, times
+        self.ordering_, self.noise_, self.eps_, self.converged_ = X[:, 0].copy(), np.full(len(X), 0.5), 0.1, True
+        self.ordering_std_ = self.noise_std_ = np.full(len(X), 0.01)
+        self.drift_ = np.tile([1.0, 0.0], (len(X), 1))
+        return self
+
+    def summary(self):
+        return "learned"
+
+
+@pytest.fixture
+def learned(monkeypatch):
+    module = types.ModuleType("ordiff.model")
+    module.SnapshotSDE = Learned
+    monkeypatch.setitem(sys.modules, "ordiff.model", module)
+
+
+@pytest.fixture
+def staged(cells):
+    cells.obs["stage"] = pd.Categorical([f"day {2 + int(x)}" for x in cells.obsm["X_pca"][:, 0]])
+    return cells
+
+
+@pytest.mark.usefixtures("learned")
+def test_fit_reads_times_and_writes_fields(staged, tmp_path):
+    model = sc.fit(staged, "stage", max_iter=7)
+    assert model.options == {"max_iter": 7}
+    assert sorted(set(model.times)) == [0, 1, 2, 3]
+    assert np.linalg.norm(model.start - [0.5, 0.5]) < 0.2  # in the middle of the earliest sample
+    np.testing.assert_array_equal(staged.obs["ordiff_ordering"], model.ordering_)
+    np.testing.assert_array_equal(staged.obs["ordiff_noise_std"], model.noise_std_)
+    np.testing.assert_allclose(staged.obsm["ordiff_velocity_umap"], np.tile([0.0, 1.0], (600, 1)), atol=1e-9)
+    settings = staged.uns["ordiff"]
+    assert (settings["time_unit"], settings["time_origin"], settings["max_iter"]) == ("day", 2.0, 7)
+    np.testing.assert_allclose(np.asarray(staged.obsp["ordiff_transitions"].sum(axis=1)).ravel(), 1.0)
+    staged.write_h5ad(tmp_path / "cells.h5ad")
+    assert_same_results(staged, anndata.read_h5ad(tmp_path / "cells.h5ad"))
+    assert sc.stored_operator(staged).eps == 0.1
+    sc.operator(staged, ordering="pseudotime")
+    assert "ordiff_ordering_std" not in staged.obs
+
+
+@pytest.mark.usefixtures("learned")
+def test_roots(staged):
+    X = staged.obsm["X_pca"]
+    early = int(np.argmin(X[:, 0]))
+    np.testing.assert_array_equal(sc.fit(staged, "stage", root=early).start, X[early])
+    np.testing.assert_array_equal(sc.fit(staged, "stage", root=f"cell{early}").start, X[early])
+    np.testing.assert_array_equal(sc.fit(staged, "stage", root=[0.1, 0.2]).start, [0.1, 0.2])
+    with pytest.raises(ValueError, match="the name of 0 cells"):
+        sc.fit(staged, "stage", root="nobody")
+    staged.uns["iroot"] = early
+    np.testing.assert_array_equal(sc.fit(staged, "stage").start, X[early])
+    staged.uns["iroot"] = int(np.argmax(X[:, 0]))
+    with pytest.raises(ValueError, match="not a cell of the earliest sample"):
+        sc.fit(staged, "stage")
+    new = sc.fit(staged, "stage", root=early, copy=True, key_added="other")
+    assert "other_transitions" in new.obsp
+    assert "other" not in staged.uns
 
 
 # ------------------------------------------------------------------------------------------------------- errors

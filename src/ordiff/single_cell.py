@@ -2,6 +2,7 @@
 
     operator          representation + ordering (+ scanpy's neighbours) → MarkovOperator, written to ``key_added`` slots
     stored_operator   the operator back from its slots, for instance after reading a file
+    fit               representation + sampling times → SnapshotSDE, learned ordering, noise and drift beside them
     read_times        "day 2", "24h", "E8.5": numbers and their unit
     OrdiffKernel      the same operator as a CellRank kernel (made when first asked for, it needs cellrank)
 
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,7 +29,7 @@ from numpy.typing import ArrayLike
 from ordiff import _check, tuning
 from ordiff._check import Array
 from ordiff.fields import velocity
-from ordiff.geometry import smooth, usual_neighbors
+from ordiff.geometry import TangentSpaces, smooth, usual_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.compose import Kernel
 from ordiff.kernel.ordering import Ordering
@@ -79,9 +81,14 @@ class Keys:
         """obsm: the drift in a representation or embedding, "X_pca" → "ordiff_velocity_pca"."""
         return f"{self.key}_velocity_{basis.removeprefix('X_')}"
 
+    def std(self, slot: str) -> str:
+        """obs: the standard deviation of what `fit` put in a slot."""
+        return f"{slot}_std"
+
     def own(self, name: str) -> bool:
         """Is this one of the slots?"""
-        return name in (self.transitions, self.ordering, self.noise, self.density) or name.startswith(self.velocity(""))
+        slots = (self.transitions, self.ordering, self.noise, self.density)
+        return name.removesuffix("_std") in slots or name.startswith(self.velocity(""))
 
 
 # -------------------------------------------------------------------------------------------- what orders the cells
@@ -202,13 +209,7 @@ def operator(
         smoothing, random_state,
     )  # fmt: skip
     found = _Parts.of(adata, options)
-    results = found.results(keys, adata, embedding)
-    if copy:
-        target = adata.to_memory() if adata.isbacked else adata.copy()
-        results.write(target, keys)
-        return target
-    results.write(adata, keys)
-    return found.op
+    return found.results(keys, adata, embedding).deliver(adata, keys, copy, found.op)
 
 
 def stored_operator(adata: AnnData, key: str = "ordiff") -> MarkovOperator:
@@ -309,10 +310,6 @@ class _Parts:
         settings = options.settings() | settings | chosen | {"time_unit": unit}
         return cls(op, rho, tuple(one.values for one in read if one.values is not None), settings)
 
-    def transitions(self) -> sp.csr_matrix:
-        P = self.op.matrix
-        return sp.csr_matrix((P.data.copy(), P.indices.copy(), P.indptr.copy()), shape=P.shape)
-
     def results(self, keys: Keys, adata: AnnData, embedding: Any) -> _Results:
         obs = {keys.noise: self.noise, keys.density: np.array(self.op.density)}
         obsm: dict[str, Array] = {}
@@ -325,7 +322,13 @@ class _Parts:
             obs[keys.ordering] = self.values[0]
         elif self.values:
             obsm[keys.ordering] = np.column_stack(self.values)
-        return _Results(obs, obsm, {keys.transitions: self.transitions()}, self.settings)
+        return _Results(obs, obsm, {keys.transitions: _csr(self.op)}, self.settings)
+
+
+def _csr(op: MarkovOperator) -> sp.csr_matrix:
+    """P in the form that CellRank takes, in memory of its own."""
+    P = op.matrix
+    return sp.csr_matrix((P.data.copy(), P.indices.copy(), P.indptr.copy()), shape=P.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,6 +339,12 @@ class _Results:
     obsm: dict[str, Array]
     obsp: dict[str, Any]
     settings: dict[str, Any]
+
+    def deliver(self, adata: AnnData, keys: Keys, copy: bool, result: Any) -> Any:
+        """Write to adata and return the result, or write to a copy and return that."""
+        target = adata if not copy else adata.to_memory() if adata.isbacked else adata.copy()
+        self.write(target, keys)
+        return target if copy else result
 
     def write(self, adata: AnnData, keys: Keys) -> None:
         from anndata import ImplicitModificationWarning
@@ -348,6 +357,89 @@ class _Results:
                 for name, values in getattr(self, place).items():
                     getattr(adata, place)[name] = values
             adata.uns[keys.settings] = self.settings
+
+
+# ------------------------------------------------------------------------------------------------------ learning
+
+
+def fit(
+    adata: AnnData,
+    time_key: str,
+    root: int | str | ArrayLike | None = None,
+    *,
+    copy: bool = False,
+    use_rep: str = "X_pca",
+    n_pcs: int | None = None,
+    n_neighbors: int | None = None,
+    embedding: str | Sequence[str] | None = "auto",
+    key_added: str = "ordiff",
+    **options: Any,
+) -> Any:
+    """Learn ordering, noise and drift from cells and their sampling times; the model is returned, its fields written.
+
+    time_key: a column of ``obs`` as in `read_times`; time starts at the earliest sample. root: where the process
+    starts, a cell by number or name, or a point of the representation; by default ``uns["iroot"]``, or, without it, the
+    cell nearest to the mean of the earliest sample. options: of `ordiff.SnapshotSDE`.
+
+    Written (`Keys`): ordering, noise and their standard deviations in ``obs``, the drift in ``obsm``, in the
+    representation and on an embedding, and, in ``obsp``, the transition matrix on the cells of one step of the model.
+    Times are in the unit of the column. With ``copy`` the results go to a copy of ``adata``, which is returned.
+    """
+    # not there yet, so looked up when it is asked for
+    model_class = import_module("ordiff.model").SnapshotSDE
+    keys = Keys(_key(key_added))
+    _writable(adata, copy)
+    X = _representation(adata, use_rep, n_pcs)
+    times = _column(adata, time_key, "time")
+    origin = float(times.values.min())
+    start = _root(adata, X, times, root)
+    model = model_class(start=start, **options).fit(X, times.values - origin)
+
+    graph = NeighborGraph.build(X, k=min(_GRAPH_NEIGHBORS, len(X) - 1) if n_neighbors is None else n_neighbors)
+    kernel = Kernel(Ordering(model.ordering_), noise=model.noise_)
+    op = kernel.operator(graph, model.eps_, density="balanced")
+    obs = {keys.ordering: np.asarray(model.ordering_), keys.noise: np.asarray(model.noise_)}
+    obs[keys.density] = np.array(op.density)
+    for slot, name in ((keys.ordering, "ordering_std_"), (keys.noise, "noise_std_")):
+        if getattr(model, name, None) is not None:
+            obs[keys.std(slot)] = np.asarray(getattr(model, name))
+    drift = np.asarray(model.drift_)
+    obsm = {keys.velocity(use_rep): drift}
+    tangents = TangentSpaces.fit(graph, k=usual_neighbors(graph, 20))
+    for basis in _bases(adata, embedding):
+        E = _dense(adata.obsm[basis], f"obsm[{basis!r}]")
+        along = [np.einsum("mn,mn->m", tangents.gradient(column), drift) for column in E.T]
+        obsm[keys.velocity(basis)] = np.stack(along, axis=1)
+    settings = {
+        "time_key": time_key, "time_unit": times.unit, "time_origin": origin, "use_rep": use_rep,
+        "n_pcs": X.shape[1], "start": np.asarray(start), "eps": float(model.eps_), "converged": bool(model.converged_),
+        "summary": str(model.summary()),
+    } | {name: _plain(value) for name, value in options.items() if isinstance(value, str | int | float)}  # fmt: skip
+    return _Results(obs, obsm, {keys.transitions: _csr(op)}, settings).deliver(adata, keys, copy, model)
+
+
+def _root(adata: AnnData, X: Array, times: Times, root: Any) -> Array:
+    """The start of the process, a point of the representation."""
+    first = times.values == times.values.min()
+    if root is None and "iroot" in adata.uns:
+        root = int(np.ravel(adata.uns["iroot"])[0])
+        at = f"uns['iroot'] = {root}"
+        if not 0 <= root < len(X) or not first[root]:
+            raise ValueError(
+                f"{at} is not a cell of the earliest sample. It is a number, so it points elsewhere after cells were "
+                "left out: set it again, or give root."
+            )
+    if root is None:
+        centre = X[first].mean(axis=0)
+        return X[first][np.argmin(np.linalg.norm(X[first] - centre, axis=1))]
+    if isinstance(root, str):
+        found = np.flatnonzero(adata.obs_names == root)
+        if found.size != 1:
+            raise ValueError(f"root = {root!r} is the name of {found.size} cells; give one cell's name or number.")
+        return X[found[0]]
+    if np.ndim(root) == 0:
+        return X[int(_check.indices(root, len(X), "root")[0])]
+    return _check.nodes(root, X.shape[1], "root")
 
 
 # ------------------------------------------------------------------------------------------------ reading AnnData
@@ -686,13 +778,13 @@ def _step(kernel: Kernel, graph: NeighborGraph, options: _Options, q: Array) -> 
         choice = tuning.choose_eps(kernel, graph, q, options.alpha, random_state=options.random_state)
     eps = choice.eps
     if not choice.valid:
-        # of a kernel that reaches half of the neighbours, as in diffusion pseudotime
+        # to move matters more than the size of a step: the least that moves, or one that reaches half the neighbours
         _, distances = graph.nearest(usual_neighbors(graph, graph.n_points), pad=True)
-        reached = np.median(distances, axis=1) ** 2 / kernel.bandwidth_on(graph).diffusion()
-        eps = max(eps, float(np.median(reached)))
+        half = np.median(distances, axis=1) ** 2 / kernel.bandwidth_on(graph).diffusion()
+        eps = max(eps, min(choice.low, float(np.median(half))))
         _check.warn(
-            f"{choice.message} A step that reaches half of the neighbours is taken, eps = {eps:.3g}: directions are "
-            "those of the ordering, sizes are too small. Raise n_neighbors, or take fewer coordinates (n_pcs)."
+            f"{choice.message} The least step at which cells move is taken, eps = {eps:.3g}: directions are those of "
+            "the ordering, sizes are too small. Raise n_neighbors, or take fewer coordinates (n_pcs)."
         )
     return eps, {"eps": eps, "eps_low": choice.low, "eps_high": choice.high, "eps_reason": choice.message}
 
@@ -883,7 +975,7 @@ def _cellrank_kernel() -> Any:
         ) -> OrdiffKernel:
             """The options are those of `ordiff.single_cell.operator`; nothing is written to ``adata``."""
             parts = _Parts.of(self.adata, _Options(ordering, use_rep, neighbors_key, **options))
-            self.transition_matrix = parts.transitions()
+            self.transition_matrix = _csr(parts.op)
             self._params = dict(parts.settings)
             return self
 
