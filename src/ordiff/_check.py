@@ -10,6 +10,7 @@ import operator as _operator
 import os
 import sys
 import warnings
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,10 @@ class GraphError(ValueError):
 
 class ResolutionError(ValueError):
     """The time step does not fit the sampling: a row of the kernel has no mass, or is not finite."""
+
+
+class SolveError(ValueError):
+    """A linear system could not be solved to the accuracy that is asked of it."""
 
 
 class MissingExtraError(ImportError):
@@ -164,6 +169,91 @@ def indices(values: ArrayLike, m: int, name: str) -> NDArray[np.intp]:
     return array.astype(np.intp)
 
 
+def members(values: ArrayLike, m: int, name: str) -> NDArray[np.bool_]:
+    """A set of states, not empty, as a mask (m,): from a mask, or from one index or several."""
+    array = np.asarray(values)
+    if array.dtype.kind == "b":
+        if array.shape != (m,):
+            raise ValueError(f"{name}, a mask, must have one value per state, shape ({m},); got shape {array.shape}.")
+        mask = array.copy()
+    elif array.size:
+        mask = np.zeros(m, bool)
+        mask[indices(values, m, name)] = True
+    if not array.size or not mask.any():
+        raise ValueError(f"{name} holds no state: give at least one.")
+    return mask
+
+
+def disjoint(masks: Sequence[NDArray[np.bool_]], names: Sequence[str]) -> None:
+    """Sets of states without a common one."""
+    count = np.sum(masks, axis=0)
+    if count.max() > 1:
+        at = int(np.argmax(count > 1))
+        shared = [name for mask, name in zip(masks, names, strict=True) if mask[at]]
+        raise ValueError(
+            f"{shared[0]} and {shared[1]} have {int((count > 1).sum())} state(s) in common, the first is {at}: a state "
+            "can be in one of the sets only."
+        )
+
+
+def some_left(inside: NDArray[np.bool_]) -> None:
+    """Is a state left outside the targets?"""
+    if inside.all():
+        raise ValueError(f"all {inside.size} states are targets: none is left to start from.")
+
+
+def named_sets(terminal: Any, m: int) -> dict[Hashable, Any]:
+    """Terminal states by name: from a dict, a list of sets (named 0, 1, …), or one label per state."""
+    if isinstance(terminal, Mapping):
+        named = dict(terminal)
+    elif isinstance(terminal, str) or not isinstance(terminal, Iterable):
+        raise ValueError(f"terminal must be a dict, a list of sets of states, or ({m},) labels; got {terminal!r}.")
+    else:
+        entries = list(terminal)
+        if len(entries) != m or any(isinstance(entry, Sized) and not isinstance(entry, str) for entry in entries):
+            named = dict(enumerate(entries))
+        else:
+            named = _labelled(entries)
+    if not named:
+        raise ValueError("terminal has no set of states: give at least one.")
+    return named
+
+
+def _labelled(entries: Sequence[Any]) -> dict[Hashable, Any]:
+    """The states of each label, in sorted order of the labels."""
+    if all(isinstance(entry, bool | np.bool_) for entry in entries):
+        raise ValueError("terminal is one mask: give a list of masks, or a dict, with one for each fate.")
+    found: dict[Any, list[int]] = {}
+    for at, entry in enumerate(entries):
+        if not _is_missing(entry):
+            found.setdefault(entry, []).append(at)
+    return {label: found[label] for label in sorted(found, key=lambda label: (isinstance(label, str), label))}
+
+
+def _is_missing(label: Any) -> bool:
+    """None, NaN and NA, "", and numbers below 0 say that a state has no label."""
+    if isinstance(label, str):
+        return not label
+    if isinstance(label, int | float | np.number):
+        return not label >= 0  # NaN too
+    return label is None or type(label).__name__ in ("NAType", "NaTType")
+
+
+def start_mass(values: ArrayLike, m: int, name: str = "start") -> Array:
+    """A probability mass (m,): as given, or shared equally by a mask, an index or several."""
+    array = np.asarray(values)
+    if array.dtype.kind in "biu":
+        mask = members(array, m, name)
+        return mask / mask.sum()
+    mass = nodes(values, m, name)
+    if mass.min() < 0 or abs(mass.sum() - 1.0) > 1e-6:
+        raise ValueError(
+            f"{name} must be a probability mass, not negative and of total 1; its least value is {mass.min():g} and "
+            f"its total {mass.sum():g}."
+        )
+    return mass
+
+
 def positive(value: Any, name: str) -> float:
     """One positive finite number."""
     array = _as_float(value, name)
@@ -289,5 +379,73 @@ def warn_if_stuck(staying: Array, eps: float, spacing: float) -> None:
         )
 
 
+def unreachable(lost: NDArray[np.bool_], what: str, so: str = "") -> GraphError:
+    return GraphError(
+        f"{int(lost.sum())} of {lost.size} states, the first at index {int(np.argmax(lost))}, do not reach {what}"
+        f"{', so ' + so if so else ''}: add a set that holds where they end, join them by more neighbours, or leave "
+        "them out."
+    )
+
+
+def several_classes(classes: Sequence[IntArray], m: int) -> GraphError:
+    sizes = sorted(((c.size, int(c[0])) for c in classes), reverse=True)
+    shown = ", ".join(f"{size} from index {first}" for size, first in sizes[:4]) + (", …" if len(sizes) > 4 else "")
+    absorbing, transient = sum(size == 1 for size, _ in sizes), m - sum(size for size, _ in sizes)
+    return GraphError(
+        f"the chain has {len(sizes)} closed classes of states ({shown}; {absorbing} of them single absorbing states) "
+        f"and {transient} transient states, so its stationary mass depends on where it starts. Join them by more "
+        "neighbours or a larger eps, or ask for fate_probabilities with the classes as terminal."
+    )
+
+
+def unsolved(why: str) -> SolveError:
+    return SolveError(
+        f"the linear system of this chain could not be solved: {why}. It is so slow to arrive that rounding decides: "
+        "use a larger eps or noise, targets that are easier to reach, or leave out samples that lie apart."
+    )
+
+
 def missing_extra(package: str, extra: str, what: str) -> MissingExtraError:
     return MissingExtraError(f"{what} needs {package}: pip install 'ordiff[{extra}]'.")
+
+
+def times(values: ArrayLike, m: int) -> Array:
+    """Times of the samples, (m,), or windows (m, 2), none negative."""
+    array = _as_float(values, "times")
+    if array.shape not in ((m,), (m, 2)):
+        raise ValueError(
+            f"times must have one value per sample, shape ({m},), or a window each, shape ({m}, 2); "
+            f"got shape {array.shape}."
+        )
+    _finite(array, "times")
+    earliest = array if array.ndim == 1 else array[:, 0]
+    if (earliest < 0).any():
+        at = int(np.argmax(earliest < 0))
+        raise ValueError(f"times must not be negative: the start is at time 0. It is {earliest[at]:g} at index {at}.")
+    if array.ndim == 2 and (array[:, 1] < array[:, 0]).any():
+        at = int(np.argmax(array[:, 1] < array[:, 0]))
+        raise ValueError(f"the window of sample {at} ends before it begins: {array[at].tolist()}.")
+    if not array.max() > 0:
+        raise ValueError("all times are 0: there is nothing to learn from the start alone.")
+    return array
+
+
+def within_horizon(t: Array, horizon: float) -> None:
+    beyond = (t if t.ndim == 1 else t[:, 1]) > horizon * (1 + 1e-9)
+    if beyond.any():
+        at = int(np.argmax(beyond))
+        raise ValueError(
+            f"{beyond.sum()} times are outside [0, {horizon:g}], the first at index {at}: {np.max(t[at]):g}. "
+            "Raise the horizon, or leave it out."
+        )
+
+
+def near_samples(point: Array, X: Array, name: str) -> None:
+    """The point is no farther from the samples than they are from each other."""
+    distance = float(np.sqrt(((X - point) ** 2).sum(axis=1).min()))
+    size = float(np.sqrt(((X - X.mean(axis=0)) ** 2).sum(axis=1).max()))
+    if distance > 0.5 * size:
+        raise ValueError(
+            f"{name} = {point.tolist()} is far from all samples: the nearest is {distance:.3g} away, and they spread "
+            f"over {2 * size:.3g}. Check its coordinates and units."
+        )

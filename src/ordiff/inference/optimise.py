@@ -1,0 +1,234 @@
+"""Maximum likelihood: preconditioned L-BFGS, and strengths of smoothness by empirical Bayes.
+
+    Loss = −mean log likelihood + Σ_b λ_b a_bᵀA_b a_b
+
+In coordinates y with a = C y, CCᵀ = (F + 2λA + c)⁻¹, F the Fisher information from exact per-sample scores, the
+problem is round and L-BFGS needs few steps. With H = m(F + 2λA) the posterior covariance is H⁻¹, and Fellner–Schall
+sets each strength to λ ← (rank A − 2λm tr(H⁻¹A)) / (2m aᵀA a).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+
+from ordiff._check import Array
+from ordiff.inference.objective import Objective
+from ordiff.inference.parameters import Block, Parameters
+
+# Fisher information from at most this many samples.
+_MOST_SAMPLES = 20_000
+# Up to this many coefficients the information matrix is dense.
+_MOST_DENSE = 6_000
+# A Newton step would gain fewer nats than this, over all samples: the optimum is reached.
+_NATS = 0.05
+
+
+@dataclass
+class History:
+    """The loss after every evaluation, and the best coefficients so far."""
+
+    losses: list[float] = field(default_factory=list)
+    best: Array | None = None
+    lowest: float = np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Where the optimiser stopped."""
+
+    a: Array
+    parameters: Parameters  # with the strengths that were used
+    loss: float  # with regularisers
+    covariance: Array | None  # posterior, (K, K)
+    decrement: float  # the nats that a Newton step would still gain
+    interrupted: bool = False
+
+
+Report = Callable[[int, float], None]
+
+
+class Problem:
+    """An objective, its parameters and their regularisers as one function of the coefficients."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        parameters: Parameters,
+        weights: Array,
+        *,
+        action: Any = None,
+        action_strength: float = 0.0,
+        report: Report | None = None,
+    ) -> None:
+        self.objective, self.parameters, self.weights = objective, parameters, weights
+        self.action, self.action_strength = action, action_strength
+        self.history, self.report = History(), report
+
+    @property
+    def n_samples(self) -> float:
+        return float(self.weights.sum())
+
+    def value_and_gradient(self, a: Array) -> tuple[float, Array]:
+        """The regularised loss and its derivative by the coefficients."""
+        p = self.parameters
+        dynamics = p.dynamics(a)
+        value, by = self.objective.value_and_gradient(dynamics)
+        if self.action_strength > 0:
+            R, (d_l, d_rho, d_slope) = self.action.value_and_gradient(
+                dynamics.orderings[0], dynamics.noise, dynamics.slopes[0]
+            )
+            s = self.action_strength
+            value += s * R
+            by = replace(
+                by,
+                orderings=(by.orderings[0] + s * d_l, *by.orderings[1:]),
+                slopes=(by.slopes[0] + s * d_slope, *by.slopes[1:]),
+                noise=by.noise + s * d_rho,
+            )
+        gradient = p.gradient(a, by)
+        for block, part in zip(p.blocks, p.slices, strict=True):
+            R, d = block.roughness(a[part])
+            value += block.strength * R
+            gradient[part] += block.strength * d
+        h = self.history
+        h.losses.append(float(value))
+        if value < h.lowest:
+            h.lowest, h.best = float(value), a.copy()
+        if self.report is not None:
+            self.report(len(h.losses), h.lowest)
+        return float(value), gradient
+
+    def penalty(self) -> Array:
+        """2λA over all coefficients, (K, K), or (K,) when it is diagonal or too large."""
+        p = self.parameters
+        dense = p.size <= _MOST_DENSE and any(b.penalty is not None and b.penalty.ndim == 2 for b in p.blocks)
+        out = np.zeros((p.size, p.size)) if dense else np.zeros(p.size)
+        for block, part in zip(p.blocks, p.slices, strict=True):
+            if block.penalty is None:
+                continue
+            A = block.penalty if block.penalty.ndim == 1 else block.penalty
+            if dense:
+                full = np.diag(A) if A.ndim == 1 else (A.toarray() if hasattr(A, "toarray") else A)
+                out[part, part] = 2 * block.strength * full
+            else:
+                out[part] = 2 * block.strength * (A if A.ndim == 1 else A.diagonal())
+        return out
+
+    def information(self, a: Array) -> Array:
+        """F, the Fisher information a sample, (K, K): the mean outer product of the exact scores."""
+        m, rows = self.weights.size, None
+        if m > _MOST_SAMPLES:
+            rows = np.sort(np.random.default_rng(0).choice(m, _MOST_SAMPLES, replace=False))
+        p = self.parameters
+        J = self.objective.scores(p.dynamics(a), **p.directions(a), rows=rows)
+        w = self.weights if rows is None else self.weights[rows]
+        return np.asarray(J.T @ (J * (w / w.sum())[:, None]))
+
+    def minimise(self, a: Array, matrix: Array, max_iter: int, tol: float) -> tuple[Array, float]:
+        """L-BFGS from a, in coordinates in which ``matrix`` (K, K) or (K,) is the identity."""
+        from scipy.optimize import minimize
+
+        if matrix.ndim == 1:
+            scale = 1 / np.sqrt(matrix)
+            to_a, to_y, pull = (lambda y: scale * y), (lambda a: a / scale), (lambda g: scale * g)
+        else:
+            L = cholesky(matrix, lower=True)
+            to_a = lambda y: solve_triangular(L, y, trans=1, lower=True)  # noqa: E731
+            to_y = lambda a: L.T @ a  # noqa: E731
+            pull = lambda g: solve_triangular(L, g, lower=True)  # noqa: E731
+
+        def fun(y: Array) -> tuple[float, Array]:
+            value, gradient = self.value_and_gradient(to_a(y))
+            return value, pull(gradient)
+
+        options = {"maxiter": max_iter, "ftol": tol, "gtol": 1e-9, "maxcor": 20}
+        result = minimize(fun, to_y(a), jac=True, method="L-BFGS-B", options=options)
+        return to_a(result.x), float(result.fun)
+
+
+def optimise(
+    problem: Problem,
+    a: Array,
+    *,
+    auto: tuple[bool, ...] = (),
+    max_iter: int = 300,
+    tol: float = 1e-9,
+    updates: int = 3,
+    curvature: bool = True,
+) -> Solution:
+    """The optimum from a; ``auto`` says of each block whether its strength is to be chosen.
+
+    curvature: use the Fisher information (False: penalties alone, for values in their thousands).
+    """
+    interrupted, covariance, decrement, loss = False, None, np.inf, np.inf
+    try:
+        matrix = _plus(problem.penalty(), 0.05)
+        left, rounds = max_iter, (updates if any(auto) else 0) + (2 if curvature else 1)
+        for round_ in range(rounds):
+            before = len(problem.history.losses)
+            a, loss = problem.minimise(a, matrix, max(10, min(left, 100 if round_ == 0 and curvature else left)), tol)
+            left -= len(problem.history.losses) - before
+            if not curvature:
+                break
+            F, penalty = problem.information(a), problem.penalty()
+            covariance, decrement = _posterior(problem, a, F, penalty)
+            changed = False
+            if any(auto) and round_ < rounds - 2:
+                changed = _update_strengths(problem, a, covariance, auto)
+                problem.history.lowest = np.inf  # another function from here on
+            matrix = _plus(_square(problem.penalty()) + F, 1e-4)
+            if (not changed and decrement < _NATS) or left <= 0:
+                break
+        if not curvature:
+            _, g = problem.value_and_gradient(a)
+            decrement = 0.5 * problem.n_samples * float(g @ (g / matrix if matrix.ndim == 1 else _solve(matrix, g)))
+    except KeyboardInterrupt:
+        interrupted = True
+        if problem.history.best is not None:
+            a, loss = problem.history.best, problem.history.lowest
+    return Solution(a, problem.parameters, loss, covariance, decrement, interrupted)
+
+
+def _plus(matrix: Array, c: float) -> Array:
+    return matrix + c if matrix.ndim == 1 else matrix + c * np.eye(len(matrix))
+
+
+def _square(matrix: Array) -> Array:
+    return np.diag(matrix) if matrix.ndim == 1 else matrix
+
+
+def _solve(matrix: Array, g: Array) -> Array:
+    return np.asarray(cho_solve(cho_factor(matrix), g))
+
+
+def _posterior(problem: Problem, a: Array, F: Array, penalty: Array) -> tuple[Array, float]:
+    """H⁻¹, and the nats that a Newton step would gain."""
+    H = _square(penalty) + F
+    H = problem.n_samples * (H + 1e-10 * np.trace(H) / len(H) * np.eye(len(H)))
+    covariance = np.linalg.inv(H)
+    _, g = problem.value_and_gradient(a)
+    g = problem.n_samples * g
+    return 0.5 * (covariance + covariance.T), 0.5 * float(g @ covariance @ g)
+
+
+def _update_strengths(problem: Problem, a: Array, covariance: Array, auto: tuple[bool, ...]) -> bool:
+    """One Fellner–Schall step, each strength by a factor of at most 30; False when all changed by less than 5%."""
+    p, m, changed = problem.parameters, problem.n_samples, False
+    blocks: list[Block] = []
+    for block, part, free in zip(p.blocks, p.slices, auto, strict=True):
+        if free and block.penalty is not None:
+            A = block.penalty
+            rank = int(np.count_nonzero(A > 1e-12 * A.max()))
+            used = rank - 2 * block.strength * m * float(np.diag(covariance)[part] @ A)
+            wanted = max(used, 0.1) / (2 * m * max(block.roughness(a[part])[0], 1e-300))
+            wanted = float(np.clip(wanted, block.strength / 30, block.strength * 30))
+            changed |= abs(np.log(wanted / block.strength)) > 0.05
+            block = replace(block, strength=wanted)
+        blocks.append(block)
+    problem.parameters = replace(p, blocks=tuple(blocks))
+    return changed

@@ -1,0 +1,344 @@
+"""Designed states: where a learned chain lives when the samples are only what was seen of it.
+
+Samples crowd where the process lingers and are rare where it hurries; a chain on them inherits both. Designed states
+are spread evenly over the data's support instead, each with the volume it stands for, and a sample is seen from
+the states around it through local polynomial weights. Three steps: *fill* (jitter the samples along their tangent
+spaces, and move what left the data back), *thin* (no two states nearer than the spacing), *weigh* (volumes that make
+sums integrals).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from ordiff import _check, _sparse
+from ordiff._check import Array
+from ordiff.geometry import (
+    balanced_density,
+    gaussian_weights,
+    intrinsic_dimension,
+    kernel_density,
+    knn_density,
+    over_neighbors,
+)
+from ordiff.graph import NeighborGraph
+
+# Jittered copies of a sample, and their spread in units of the distance to its 8th neighbour: on all of space, and on a
+# manifold within it, where the tangent spaces are estimated.
+_JITTERS, _SPREAD, _SPREAD_WITHIN = 8, 0.7, 0.5
+# Neighbours for tangent spaces; samples that a point is moved back to the data by.
+_TANGENT, _PROJECTION = 12, 30
+# Up to this dimension local polynomials are quadratic, beyond it linear.
+_QUADRATIC = 3
+# The largest Σ_j |B_ij|: beyond it a local polynomial extrapolates, and one of lower degree is taken.
+_EXTRAPOLATION = 3.0
+_BATCH_NUMBERS = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class States:
+    """States of a chain: points, the volume of each, and how other points are seen from them."""
+
+    points: Array  # (N, n)
+    volumes: Array  # (N,)
+    spacing: float
+    dimension: int
+    start: Array  # (N,) initial mass
+    radius: float
+    are_samples: bool = False
+
+    @classmethod
+    def design(
+        cls,
+        X: ArrayLike,
+        spacing: float | None = None,
+        start: ArrayLike | None = None,
+        *,
+        start_weights: ArrayLike | None = None,
+        radius: float | None = None,
+        dimension: int | None = None,
+        random_state: int | None = 0,
+    ) -> States:
+        """Quasi-uniform states on the support of the samples X (m, n).
+
+        spacing: the least distance between two states; by default that of about as many states as samples.
+        start: where the process starts: a point (n,), which becomes state 0, or several (s, n), with ``start_weights``.
+        radius: states this near are neighbours in ``graph``; by default 8 spacings.
+        """
+        X = _check.points(X, minimum=10)
+        m, n = X.shape
+        rng = np.random.default_rng(random_state)
+        small = NeighborGraph.build(X, k=min(20, m - 1))
+        d = intrinsic_dimension(small) if dimension is None else _check.count(dimension, "dimension", 1, n)
+        r8 = small.nearest(min(8, m - 1))[1][:, -1]
+        if spacing is None:
+            spacing = float(np.median(r8)) * (1.2 / 8 ** (1 / d))
+        spacing = _check.positive(spacing, "spacing")
+        cloud = X if n == d else _onto(X, X, d)
+        rows = _one_per_cell(cloud, spacing / 4, rng)
+        candidates = cloud[rows] if n == d else cloud[rows]
+        filled = _jittered(cloud, rows, r8, d, spacing, rng)
+        if n > d:
+            filled = _onto(X, _onto(X, filled, d), d)
+        candidates = np.concatenate([candidates, filled])
+        rng.shuffle(candidates)
+        origins = None if start is None else np.atleast_2d(np.asarray(start, dtype=np.float64))
+        if origins is not None and len(origins) == 1:
+            candidates = np.concatenate([origins, candidates])
+        points = _thin(candidates, spacing)
+        points = points if n == d else _thin(points, 0.7 * spacing)
+        points = _connected(points, spacing)
+        radius = 8 * spacing if radius is None else _check.positive(radius, "radius")
+        volumes = _volumes(points, d, spacing)
+        if origins is None:
+            mass = volumes / volumes.sum()
+        elif len(origins) == 1:
+            mass = np.zeros(len(points))
+            mass[0] = 1.0
+        else:
+            mass = _spread(points, volumes, origins, start_weights, spacing)
+        return cls(points, volumes, spacing, d, mass, radius)
+
+    @classmethod
+    def samples(
+        cls,
+        X: Array,
+        start: Array,
+        start_weights: Array,
+        *,
+        radius: float,
+        k: int | None = None,
+        density: ArrayLike | str = "kernel",
+        dimension: int | None = None,
+    ) -> States:
+        """The samples themselves as states, the start the nearest of them; volumes are 1/(m q)."""
+        from scipy.spatial import cKDTree
+
+        graph = NeighborGraph.build(X, k=k) if k is not None else NeighborGraph.build(X, radius=radius)
+        d = intrinsic_dimension(graph) if dimension is None else dimension
+        near = NeighborGraph.build(X, k=min(100, len(X) - 1))
+        match density:
+            case "kernel":
+                q = kernel_density(near, dimension=d)
+            case "knn":
+                q = knn_density(near, dimension=d)
+            case "balanced":
+                q = balanced_density(near, dimension=d)
+            case _:
+                q = _check.node_or_scalar(density, len(X), "density", positive=True)
+        mass = np.bincount(cKDTree(X).query(start)[1], weights=start_weights, minlength=len(X))
+        spacing = float(np.median(np.sqrt(near.spacing)))
+        states = cls(graph._X, 1 / (len(X) * q), spacing, d, mass / mass.sum(), radius, True)
+        states.__dict__["graph"] = graph
+        return states
+
+    @cached_property
+    def graph(self) -> NeighborGraph:
+        return NeighborGraph.build(self.points, radius=self.radius)
+
+    @cached_property
+    def _tree(self) -> Any:
+        from scipy.spatial import cKDTree
+
+        return cKDTree(self.points)
+
+    def observe(self, X: ArrayLike) -> sp.csr_array:
+        """B (m, N): Σ_j B_ij f_j is f at x_i, by a local polynomial; rows sum to 1."""
+        X = _check.points(X, minimum=1)
+        if self.are_samples and X is self.points:
+            return sp.eye_array(len(X), format="csr")
+        return self.polynomials(X)[0]
+
+    def distance(self, X: Array) -> Array:
+        """The distance to the nearest state, (m,)."""
+        return np.asarray(self._tree.query(X, workers=-1)[0])
+
+    def from_samples(self, X: Array, f: Array) -> Array:
+        """A function on samples X (m, n), at the states: means over the nearest samples."""
+        from scipy.spatial import cKDTree
+
+        distances, near = cKDTree(X).query(self.points, min(10, len(X)), workers=-1)
+        scale = np.maximum(distances[:, -1:], np.finfo(float).tiny)
+        w = np.exp(-2.0 * (distances / scale) ** 2)
+        return np.asarray((w * f[near]).sum(axis=1) / w.sum(axis=1))
+
+    def with_radius(self, radius: float) -> States:
+        """The same states with neighbours up to this distance."""
+        return replace(self, radius=radius)
+
+    def polynomials(self, X: Array) -> tuple[sp.csr_array, list[sp.csr_array]]:
+        m, n = X.shape
+        N, d = len(self.points), self.dimension
+        degree = 2 if d <= _QUADRATIC else 1
+        k = min(N, 2 * _n_terms(d, degree))
+        values, slopes, columns = np.empty((m, k)), np.empty((m, k, n)), np.empty((m, k), np.int64)
+        step = max(1, _BATCH_NUMBERS // (k * max(n, _n_terms(d, degree))))
+        for rows in (slice(a, a + step) for a in range(0, m, step)):
+            distances, near = self._tree.query(X[rows], k, workers=-1)
+            offsets = self.points[near] - X[rows, None, :]
+            frames = _frames(offsets, d)
+            u = offsets if frames is None else offsets @ frames
+            value, slope = _local_polynomial(u, distances, degree)
+            values[rows], columns[rows] = value, near
+            slopes[rows] = slope if frames is None else np.einsum("mkd,mnd->mkn", slope, frames)
+        indptr = np.arange(0, m * k + 1, k)
+
+        def matrix(data: Array) -> sp.csr_array:
+            return sp.csr_array((data.ravel(), columns.ravel(), indptr), shape=(m, N))
+
+        return matrix(values), [matrix(slopes[:, :, c]) for c in range(n)]
+
+
+def _n_terms(d: int, degree: int) -> int:
+    return 1 + d if degree == 1 else (d + 1) * (d + 2) // 2
+
+
+def _monomials(u: Array, degree: int) -> Array:
+    """1, u_a, u_a u_b: (…, terms)."""
+    d = u.shape[-1]
+    terms = [np.ones_like(u[..., 0]), *(u[..., a] for a in range(d))]
+    if degree == 2:
+        terms += [u[..., a] * u[..., b] for a, b in combinations_with_replacement(range(d), 2)]
+    return np.stack(terms, axis=-1)
+
+
+def _frames(offsets: Array, d: int) -> Array | None:
+    """The leading d principal directions of each set of offsets (M, k, n), (M, n, d); None when they span all."""
+    if offsets.shape[2] == d:
+        return None
+    centred = offsets - offsets.mean(axis=1, keepdims=True)
+    if offsets.shape[2] <= offsets.shape[1]:
+        return np.linalg.eigh(centred.transpose(0, 2, 1) @ centred)[1][:, :, : -d - 1 : -1]
+    U = np.linalg.eigh(centred @ centred.transpose(0, 2, 1))[1][:, :, : -d - 1 : -1]
+    V = centred.transpose(0, 2, 1) @ U
+    return V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), np.finfo(float).tiny)
+
+
+def _local_polynomial(u: Array, distances: Array, degree: int) -> tuple[Array, Array]:
+    """Weights (M, k) of the value at 0, and (M, k, d) of the gradient, of weighted least squares in u (M, k, d)."""
+    scale = np.maximum(distances[:, -1:], np.finfo(float).tiny)
+    weight = np.exp(-2.0 * (distances / scale) ** 2)
+    value, slope = _least_squares(u / scale[:, :, None], weight, degree)
+    wild = np.abs(value).sum(axis=1) > _EXTRAPOLATION
+    if wild.any():
+        if degree > 1:
+            value[wild], slope[wild] = _least_squares((u / scale[:, :, None])[wild], weight[wild], degree - 1)
+            wild = np.abs(value).sum(axis=1) > _EXTRAPOLATION
+        value[wild] = weight[wild] / weight[wild].sum(axis=1, keepdims=True)
+    return value, slope / scale[:, :, None]
+
+
+def _least_squares(u: Array, weight: Array, degree: int) -> tuple[Array, Array]:
+    Phi = _monomials(u, degree)
+    weighted = Phi * weight[:, :, None]
+    A = Phi.transpose(0, 2, 1) @ weighted
+    ridge = 1e-9 * np.trace(A, axis1=1, axis2=2)[:, None, None] * np.eye(A.shape[1])
+    ridge[:, 0, 0] = 0.0  # constants are reproduced exactly
+    coefficients = np.linalg.solve(A + ridge, weighted.transpose(0, 2, 1))
+    d = u.shape[2]
+    return coefficients[:, 0], coefficients[:, 1 : d + 1].transpose(0, 2, 1)
+
+
+def _onto(X: Array, Y: Array, d: int) -> Array:
+    """The points Y moved onto the data: a local polynomial surface through the nearest samples X."""
+    from scipy.spatial import cKDTree
+
+    tree, k, out = cKDTree(X), min(_PROJECTION, len(X)), np.empty_like(Y)
+    degree = 2 if d <= 2 else 1
+    step = max(1, _BATCH_NUMBERS // (k * X.shape[1]))
+    for rows in (slice(a, a + step) for a in range(0, len(Y), step)):
+        distances, near = tree.query(Y[rows], k, workers=-1)
+        offsets = X[near] - Y[rows, None, :]
+        weight = np.exp(-2.0 * (distances / distances[:, -1:]) ** 2)
+        frames = _frames(offsets, d)
+        assert frames is not None
+        scale = distances[:, -1][:, None, None]
+        value, _ = _least_squares((offsets @ frames) / scale, weight, degree)
+        out[rows] = Y[rows] + np.einsum("mk,mkn->mn", value, offsets)
+    return out
+
+
+def _one_per_cell(X: Array, width: float, rng: np.random.Generator) -> NDArray[np.intp]:
+    """One sample of each occupied cell of a grid."""
+    cells = np.floor((X - X.min(axis=0)) / width).astype(np.int64)
+    order = rng.permutation(len(X))
+    return order[np.unique(cells[order], axis=0, return_index=True)[1]]
+
+
+def _jittered(X: Array, rows: NDArray[np.intp], r8: Array, d: int, spacing: float, rng: np.random.Generator) -> Array:
+    """Gaussian copies of these samples along their tangent spaces, enough to fill the space between them."""
+    from scipy.spatial import cKDTree
+
+    n = X.shape[1]
+    spread = (_SPREAD if n == d else _SPREAD_WITHIN) * np.minimum(r8[rows], 2 * np.quantile(r8, 0.95))
+    copies = np.clip(_JITTERS * (spread / spacing) ** d * FILL, _JITTERS, 50 * _JITTERS).astype(int)
+    which = np.repeat(np.arange(len(rows)), copies)
+    z = rng.standard_normal((len(which), d)) * spread[which, None]
+    if n > d:
+        near = cKDTree(X).query(X[rows], min(_TANGENT + 1, len(X)), workers=-1)[1]
+        frames = _frames(X[near] - X[rows, None, :], d)
+        z = np.einsum("md,mnd->mn", z, frames[which])
+    return X[rows][which] + z
+
+
+FILL = 2.0
+
+
+def _thin(candidates: Array, spacing: float) -> Array:
+    """The candidates, in their order, that are no nearer than ``spacing`` to one taken before."""
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(candidates)
+    near = tree.query_pairs(spacing, output_type="ndarray")
+    m = len(candidates)
+    A = sp.csr_array((np.ones(len(near), bool), (near[:, 1], near[:, 0])), shape=(m, m))  # earlier ones of each
+    return candidates[_greedy(A.indptr, A.indices, m)]
+
+
+def _connected(points: Array, spacing: float) -> Array:
+    """The states that short steps lead to from the first (the start), or the largest such part."""
+    from scipy.sparse.csgraph import connected_components
+    from scipy.spatial import cKDTree
+
+    m = len(points)
+    near = cKDTree(points).query_pairs(3 * spacing, output_type="ndarray")
+    _, part = connected_components(sp.csr_array((np.ones(len(near)), (near[:, 0], near[:, 1])), shape=(m, m)))
+    return points[part == np.bincount(part).argmax()]
+
+
+def _greedy(indptr, indices, m):
+    taken = np.ones(m, bool)
+    for i in range(m):
+        if taken[indices[indptr[i]:indptr[i+1]]].any():
+            taken[i] = False
+    return taken
+
+
+def _volumes(points: Array, d: int, spacing: float, iterations: int = 3) -> Array:
+    """Volumes v with Σ_j K_ij v_j ≈ ∫K for a gaussian K of width 0.8 spacings, by a few steps v ← v/(Kv)."""
+    h = 0.8 * spacing
+    graph = NeighborGraph.build(points, radius=4 * h)
+    K = gaussian_weights(graph, np.full(len(points), h), np.full(len(points), h))
+    target = (2 * np.pi) ** (d / 2) * h**d
+    v = target / over_neighbors(graph, K, np.ones(len(points)))
+    for _ in range(iterations - 1):
+        v *= np.clip(target / over_neighbors(graph, K, v), 0.5, 2.0)
+    return v
+
+
+def _spread(points: Array, volumes: Array, origins: Array, weights: Any, spacing: float) -> Array:
+    from scipy.spatial import cKDTree
+
+    w = np.ones(len(origins)) if weights is None else np.asarray(weights, dtype=np.float64)
+    near_d, near = cKDTree(points).query(origins, min(12, len(points)))
+    K = np.exp(-0.5 * (near_d / (0.7 * spacing)) ** 2 + 0.5 * (near_d[:, :1] / (0.7 * spacing)) ** 2) * volumes[near]
+    K *= (w / K.sum(axis=1))[:, None]
+    mass = np.bincount(near.ravel(), weights=K.ravel(), minlength=len(points))
+    return mass / mass.sum()
