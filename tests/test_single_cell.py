@@ -393,14 +393,17 @@ def test_an_ordered_categorical_is_an_order(cells):
 
 
 def test_a_view_becomes_its_own_without_a_warning(cells):
+    before = sc.operator(cells, ordering="pseudotime")
     view = cells[cells.obsm["X_pca"][:, 0] > 1]
     assert view.is_view
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        sc.operator(view, ordering="pseudotime")
+        after = sc.operator(view, ordering="pseudotime", embedding=None)
     assert not view.is_view
-    assert "ordiff_transitions" in view.obsp
-    assert "ordiff_transitions" not in cells.obsp
+    np.testing.assert_array_equal(view.obsp["ordiff_transitions"].toarray(), after.matrix.toarray())
+    assert "ordiff_velocity_umap" not in view.obsm
+    np.testing.assert_array_equal(cells.obsp["ordiff_transitions"].toarray(), before.matrix.toarray())
+    assert "ordiff_velocity_umap" in cells.obsm
 
 
 def test_a_subset_of_a_result_is_refused_as_an_operator(cells):
@@ -424,7 +427,7 @@ def assert_same_results(a, b):
     one, two = a.uns["ordiff"], b.uns["ordiff"]
     assert sorted(one) == sorted(two)
     for name, value in one.items():
-        assert type(value) is type(two[name])
+        assert np.asarray(value).dtype == np.asarray(two[name]).dtype
         np.testing.assert_array_equal(value, two[name])
 
 
@@ -482,11 +485,8 @@ class Learned:
         self.X, self.times = X, times
         self.ordering_, self.noise_, self.eps_, self.converged_ = X[:, 0].copy(), np.full(len(X), 0.5), 0.1, True
         self.ordering_std_ = self.noise_std_ = np.full(len(X), 0.01)
-        self.drift_ = np.tile([1.0, 0.0], (len(X), 1))
+        self.drift_, self.loss_, self.n_iter_ = np.tile([1.0, 0.0], (len(X), 1)), 1.5, 7
         return self
-
-    def summary(self):
-        return "learned"
 
 
 @pytest.fixture
@@ -504,10 +504,11 @@ def staged(cells):
 
 @pytest.mark.usefixtures("learned")
 def test_fit_reads_times_and_writes_fields(staged, tmp_path):
-    model = sc.fit(staged, "stage", max_iter=7)
-    assert model.options == {"max_iter": 7}
+    model = sc.fit(staged, "stage", max_iter=7, eps=0.1)
+    assert model.options == {"max_iter": 7, "eps": 0.1}
     assert sorted(set(model.times)) == [0, 1, 2, 3]
-    assert np.linalg.norm(model.start - [0.5, 0.5]) < 0.2  # in the middle of the earliest sample
+    np.testing.assert_array_equal(model.start, staged.obs["stage"] == "day 2")
+    assert staged.uns["ordiff"]["start"] == f"{model.start.sum()} cells"
     np.testing.assert_array_equal(staged.obs["ordiff_ordering"], model.ordering_)
     np.testing.assert_array_equal(staged.obs["ordiff_noise_std"], model.noise_std_)
     np.testing.assert_allclose(staged.obsm["ordiff_velocity_umap"], np.tile([0.0, 1.0], (600, 1)), atol=1e-9)
@@ -516,7 +517,9 @@ def test_fit_reads_times_and_writes_fields(staged, tmp_path):
     np.testing.assert_allclose(np.asarray(staged.obsp["ordiff_transitions"].sum(axis=1)).ravel(), 1.0)
     staged.write_h5ad(tmp_path / "cells.h5ad")
     assert_same_results(staged, anndata.read_h5ad(tmp_path / "cells.h5ad"))
-    assert sc.stored_operator(staged).eps == 0.1
+    assert sc.stored_operator(staged).eps == settings["eps"]
+    assert settings["model_eps"] == 0.1
+    assert sc.fit(staged, "stage", time_origin=1.5).times.min() == 0.5
     sc.operator(staged, ordering="pseudotime")
     assert "ordiff_ordering_std" not in staged.obs
 
@@ -525,19 +528,62 @@ def test_fit_reads_times_and_writes_fields(staged, tmp_path):
 def test_roots(staged):
     X = staged.obsm["X_pca"]
     early = int(np.argmin(X[:, 0]))
-    np.testing.assert_array_equal(sc.fit(staged, "stage", root=early).start, X[early])
-    np.testing.assert_array_equal(sc.fit(staged, "stage", root=f"cell{early}").start, X[early])
+    assert sc.fit(staged, "stage", root=early).start == early
+    assert sc.fit(staged, "stage", root=f"cell{early}").start == early
+    assert staged.uns["ordiff"]["start"] == f"cell cell{early}"
     np.testing.assert_array_equal(sc.fit(staged, "stage", root=[0.1, 0.2]).start, [0.1, 0.2])
     with pytest.raises(ValueError, match="the name of 0 cells"):
         sc.fit(staged, "stage", root="nobody")
     staged.uns["iroot"] = early
-    np.testing.assert_array_equal(sc.fit(staged, "stage").start, X[early])
+    assert sc.fit(staged, "stage").start == early
     staged.uns["iroot"] = int(np.argmax(X[:, 0]))
     with pytest.raises(ValueError, match="not a cell of the earliest sample"):
         sc.fit(staged, "stage")
     new = sc.fit(staged, "stage", root=early, copy=True, key_added="other")
     assert "other_transitions" in new.obsp
     assert "other" not in staged.uns
+
+
+def test_fit_learns_an_ornstein_uhlenbeck_process():
+    truth = od.datasets.ornstein_uhlenbeck(400, random_state=0)
+    obs = pd.DataFrame({"t": truth.times}, index=[f"cell{i}" for i in range(400)])
+    cells = anndata.AnnData(obs=obs, obsm={"X_pca": truth.X, "X_umap": truth.X[:, ::-1].copy()})
+    model = sc.fit(cells, "t", root=truth.start, time_origin=0.0, noise="constant")
+    assert isinstance(model, pytest.importorskip("ordiff.model").SnapshotSDE)
+    assert 0.9 < cells.obs["ordiff_noise"].mean() / 2**0.5 < 1.1
+    np.testing.assert_array_equal(cells.obsm["ordiff_velocity_pca"], model.drift_)
+    turned = cells.obsm["ordiff_velocity_umap"][:, ::-1]
+    assert np.median(np.linalg.norm(turned - model.drift_, axis=1) / np.linalg.norm(model.drift_, axis=1)) < 0.1
+    # the chain on the cells does what was learned: its drift is that of the model
+    chain = od.velocity(sc.stored_operator(cells))
+    assert np.corrcoef(chain.ravel(), model.drift_.ravel())[0, 1] > 0.9
+
+
+# -------------------------------------------------------------------------------------------------------- fates
+
+
+def test_fates_by_column_names_and_masks(cells, tmp_path):
+    passage = pytest.importorskip("ordiff.passage")
+    x = cells.obsm["X_pca"][:, 0]
+    ends = {"left": x < 0.3, "right": x > 3.7}
+    op = sc.operator(cells, ordering=None)
+    frame = sc.fates(cells, ends)
+    assert list(frame.columns) == ["left", "right"]
+    np.testing.assert_allclose(frame.to_numpy(), passage.fate_probabilities(op, ends))
+    np.testing.assert_allclose(frame.sum(axis=1), 1.0, atol=1e-9)
+    assert np.corrcoef(frame["right"], x)[0, 1] > 0.97
+    cells.obs["end"] = pd.Categorical(np.select([ends["left"], ends["right"]], ["left", "right"], None))
+    by_names = {name: cells.obs_names[mask] for name, mask in ends.items()}
+    for other in ("end", by_names):
+        np.testing.assert_array_equal(sc.fates(cells, other), frame)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    pd.testing.assert_frame_equal(anndata.read_h5ad(tmp_path / "cells.h5ad").obsm["ordiff_fates"], frame)
+    with pytest.raises(ValueError, match="cells that adata has not: 'nobody'"):
+        sc.fates(cells, {"a": ["nobody"]})
+    with pytest.raises(ValueError, match="obs has no 'clusters'"):
+        sc.fates(cells, "clusters")
+    sc.operator(cells, ordering="pseudotime")
+    assert "ordiff_fates" not in cells.obsm  # of the operator before
 
 
 # ------------------------------------------------------------------------------------------------------- errors

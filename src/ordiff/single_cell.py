@@ -2,6 +2,7 @@
 
     operator          representation + ordering (+ scanpy's neighbours) → MarkovOperator, written to ``key_added`` slots
     stored_operator   the operator back from its slots, for instance after reading a file
+    fates             where every cell ends, from a stored operator
     fit               representation + sampling times → SnapshotSDE, learned ordering, noise and drift beside them
     read_times        "day 2", "24h", "E8.5": numbers and their unit
     OrdiffKernel      the same operator as a CellRank kernel (made when first asked for, it needs cellrank)
@@ -15,11 +16,10 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -77,6 +77,11 @@ class Keys:
         """obs: q, the sampling density up to a factor."""
         return f"{self.key}_density"
 
+    @property
+    def fates(self) -> str:
+        """obsm: the probabilities of the fates, a DataFrame."""
+        return f"{self.key}_fates"
+
     def velocity(self, basis: str) -> str:
         """obsm: the drift in a representation or embedding, "X_pca" → "ordiff_velocity_pca"."""
         return f"{self.key}_velocity_{basis.removeprefix('X_')}"
@@ -87,7 +92,7 @@ class Keys:
 
     def own(self, name: str) -> bool:
         """Is this one of the slots?"""
-        slots = (self.transitions, self.ordering, self.noise, self.density)
+        slots = (self.transitions, self.ordering, self.noise, self.density, self.fates)
         return name.removesuffix("_std") in slots or name.startswith(self.velocity(""))
 
 
@@ -347,16 +352,22 @@ class _Results:
         return target if copy else result
 
     def write(self, adata: AnnData, keys: Keys) -> None:
-        from anndata import ImplicitModificationWarning
-
-        with warnings.catch_warnings(action="ignore", category=ImplicitModificationWarning):
+        with _as_actual():
             for place in ("obs", "obsm", "obsp"):
-                slots = getattr(adata, place)
-                for stale in [name for name in slots if keys.own(name)]:
-                    del slots[stale]
+                for stale in [name for name in getattr(adata, place) if keys.own(name)]:
+                    del getattr(adata, place)[stale]
                 for name, values in getattr(self, place).items():
                     getattr(adata, place)[name] = values
             adata.uns[keys.settings] = self.settings
+
+
+@contextmanager
+def _as_actual() -> Iterator[None]:
+    """To write to: a view becomes an object of its own, without anndata's warning, as `operator` says."""
+    from anndata import ImplicitModificationWarning
+
+    with warnings.catch_warnings(action="ignore", category=ImplicitModificationWarning):
+        yield
 
 
 # ------------------------------------------------------------------------------------------------------ learning
@@ -368,6 +379,7 @@ def fit(
     root: int | str | ArrayLike | None = None,
     *,
     copy: bool = False,
+    time_origin: float | None = None,
     use_rep: str = "X_pca",
     n_pcs: int | None = None,
     n_neighbors: int | None = None,
@@ -377,27 +389,32 @@ def fit(
 ) -> Any:
     """Learn ordering, noise and drift from cells and their sampling times; the model is returned, its fields written.
 
-    time_key: a column of ``obs`` as in `read_times`; time starts at the earliest sample. root: where the process
-    starts, a cell by number or name, or a point of the representation; by default ``uns["iroot"]``, or, without it, the
-    cell nearest to the mean of the earliest sample. options: of `ordiff.SnapshotSDE`.
+    time_key: a column of ``obs`` as in `read_times`; time_origin: when the process starts, in its unit, by default with
+    the earliest sample. root: where the process
+    starts, a cell by number or name, a point of the representation, or a mask of cells (m,); by default
+    ``uns["iroot"]``, or, without it, all cells of the earliest sample. options: of `ordiff.SnapshotSDE`.
 
     Written (`Keys`): ordering, noise and their standard deviations in ``obs``, the drift in ``obsm``, in the
-    representation and on an embedding, and, in ``obsp``, the transition matrix on the cells of one step of the model.
-    Times are in the unit of the column. With ``copy`` the results go to a copy of ``adata``, which is returned.
+    representation and on an embedding, and, in ``obsp``, a transition matrix of the learned dynamics on the cells, with
+    a step of its own that fits them. Times are in the unit of the column. With ``copy`` the results go to a copy of
+    ``adata``, which is returned.
     """
-    # not there yet, so looked up when it is asked for
-    model_class = import_module("ordiff.model").SnapshotSDE
+    from ordiff.model import SnapshotSDE
+
     keys = Keys(_key(key_added))
     _writable(adata, copy)
     X = _representation(adata, use_rep, n_pcs)
     times = _column(adata, time_key, "time")
-    origin = float(times.values.min())
+    origin = float(times.values.min()) if time_origin is None else _check.number(time_origin, "time_origin")
     start = _root(adata, X, times, root)
-    model = model_class(start=start, **options).fit(X, times.values - origin)
+    model = SnapshotSDE(start=start, **options).fit(X, times.values - origin)
 
     graph = NeighborGraph.build(X, k=min(_GRAPH_NEIGHBORS, len(X) - 1) if n_neighbors is None else n_neighbors)
     kernel = Kernel(Ordering(model.ordering_), noise=model.noise_)
-    op = kernel.operator(graph, model.eps_, density="balanced")
+    q = kernel.density_on(graph, "balanced")
+    step, chosen = _step(kernel, graph, _Options(), q)
+    with _check.silent():  # a chosen step has been judged
+        op = kernel.operator(graph, step, q)
     obs = {keys.ordering: np.asarray(model.ordering_), keys.noise: np.asarray(model.noise_)}
     obs[keys.density] = np.array(op.density)
     for slot, name in ((keys.ordering, "ordering_std_"), (keys.noise, "noise_std_")):
@@ -410,36 +427,89 @@ def fit(
         E = _dense(adata.obsm[basis], f"obsm[{basis!r}]")
         along = [np.einsum("mn,mn->m", tangents.gradient(column), drift) for column in E.T]
         obsm[keys.velocity(basis)] = np.stack(along, axis=1)
-    settings = {
+    settings: dict[str, Any] = {
+        name: _plain(one) for name, one in options.items() if isinstance(one, str | int | float)
+    }
+    settings |= chosen | {
         "time_key": time_key, "time_unit": times.unit, "time_origin": origin, "use_rep": use_rep,
-        "n_pcs": X.shape[1], "start": np.asarray(start), "eps": float(model.eps_), "converged": bool(model.converged_),
-        "summary": str(model.summary()),
-    } | {name: _plain(value) for name, value in options.items() if isinstance(value, str | int | float)}  # fmt: skip
+        "n_pcs": X.shape[1], "start": _start_in_words(adata, start), "model_eps": float(model.eps_),
+        "converged": bool(model.converged_), "loss": float(model.loss_), "n_iter": int(model.n_iter_),
+    }  # fmt: skip
     return _Results(obs, obsm, {keys.transitions: _csr(op)}, settings).deliver(adata, keys, copy, model)
 
 
-def _root(adata: AnnData, X: Array, times: Times, root: Any) -> Array:
-    """The start of the process, a point of the representation."""
+def _root(adata: AnnData, X: Array, times: Times, root: Any) -> Any:
+    """The start of the process: a cell's number, a point of the representation, or a mask of cells."""
     first = times.values == times.values.min()
-    if root is None and "iroot" in adata.uns:
+    if root is None and "iroot" not in adata.uns:
+        return first
+    if root is None:
         root = int(np.ravel(adata.uns["iroot"])[0])
-        at = f"uns['iroot'] = {root}"
         if not 0 <= root < len(X) or not first[root]:
             raise ValueError(
-                f"{at} is not a cell of the earliest sample. It is a number, so it points elsewhere after cells were "
-                "left out: set it again, or give root."
+                f"uns['iroot'] = {root} is not a cell of the earliest sample. It is a number, so it points elsewhere "
+                "after cells were left out: set it again, or give root."
             )
-    if root is None:
-        centre = X[first].mean(axis=0)
-        return X[first][np.argmin(np.linalg.norm(X[first] - centre, axis=1))]
     if isinstance(root, str):
         found = np.flatnonzero(adata.obs_names == root)
         if found.size != 1:
             raise ValueError(f"root = {root!r} is the name of {found.size} cells; give one cell's name or number.")
-        return X[found[0]]
+        return int(found[0])
     if np.ndim(root) == 0:
-        return X[int(_check.indices(root, len(X), "root")[0])]
+        return int(_check.indices(root, len(X), "root")[0])
+    if np.shape(root) == (len(X),) and np.asarray(root).dtype == bool:
+        return np.asarray(root)
     return _check.nodes(root, X.shape[1], "root")
+
+
+def _start_in_words(adata: AnnData, start: Any) -> str:
+    if np.ndim(start) == 0:
+        return f"cell {adata.obs_names[start]}"
+    return f"{start.sum()} cells" if start.dtype == bool else f"point {start.tolist()}"
+
+
+# ---------------------------------------------------------------------------------------------------------- fates
+
+
+def fates(adata: AnnData, terminal: Any, key: str = "ordiff", *, continuous: bool = False, copy: bool = False) -> Any:
+    """The probability of every cell to end in each terminal set, (m, fates) with the names as columns.
+
+    terminal: a column of ``obs``, missing where a cell is not terminal (such as CellRank's "term_states_fwd"), a dict
+    of names and cells (a mask, numbers, or their names), or what `ordiff.fate_probabilities` takes. key: the result of
+    `operator` or `fit` to follow. Written to ``obsm["ordiff_fates"]`` as a DataFrame, which is returned; with ``copy``
+    to a copy of ``adata``, returned instead.
+    """
+    from pandas import DataFrame
+
+    from ordiff.passage import fate_probabilities, terminal_sets
+
+    op = stored_operator(adata, key)
+    _writable(adata, copy)
+    if isinstance(terminal, str):
+        if terminal not in adata.obs:
+            raise ValueError(f"adata.obs has no {terminal!r}, it has {_listed(adata.obs.columns)}.")
+        column = adata.obs[terminal].astype(object)
+        terminal = column.where(column.notna(), None).to_numpy()
+    elif isinstance(terminal, Mapping):
+        terminal = {str(name): _cells(adata, some, str(name)) for name, some in terminal.items()}
+    names = [str(name) for name in terminal_sets(terminal, op.graph.n_points)]
+    chances = fate_probabilities(op, terminal, continuous=continuous)
+    frame = DataFrame(chances, index=adata.obs_names, columns=names)
+    target = adata if not copy else adata.to_memory() if adata.isbacked else adata.copy()
+    with _as_actual():
+        target.obsm[Keys(key).fates] = frame
+    return target if copy else frame
+
+
+def _cells(adata: AnnData, some: Any, name: str) -> Any:
+    """Numbers of cells from their names; masks and numbers are left as they are."""
+    array = np.asarray(some)
+    if array.dtype.kind not in "OUT":
+        return some
+    numbers = adata.obs_names.get_indexer_for(array)
+    if (numbers < 0).any():
+        raise ValueError(f"the fate {name!r} has cells that adata has not: {_listed(array[numbers < 0])}.")
+    return numbers
 
 
 # ------------------------------------------------------------------------------------------------ reading AnnData
