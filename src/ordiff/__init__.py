@@ -1,5 +1,7 @@
 """Ordered diffusion kernels: from snapshots and an ordering to the Markov operator and generator behind them."""
 
+from typing import TYPE_CHECKING, Any
+
 from ordiff import datasets, tuning
 from ordiff._check import GraphError, MissingExtraError, OrdiffWarning, ResolutionError
 from ordiff.fields import Moments, local_moments, mean_curvature, velocity
@@ -10,15 +12,41 @@ from ordiff.kernel.ordering import Ordering
 from ordiff.kernel.profile import Compact, Gaussian, Profile, SuperGaussian
 from ordiff.kernel.schemes import richardson, strang
 from ordiff.operator import Extrapolation, MarkovOperator, Product
-from ordiff.spectral import Eigenbasis, eigenbasis
+from ordiff.passage import (
+    PassageTime,
+    ReactiveFlux,
+    committor,
+    expected_occupancy,
+    fate_probabilities,
+    first_passage_time,
+    reactive_flux,
+    stationary,
+    terminal_sets,
+)
+from ordiff.spectral import Eigenbasis, eigenbasis, smooth_basis
+from ordiff.states import States
 from ordiff.topology import cyclic_hint
+
+if TYPE_CHECKING:
+    from ordiff.model import SnapshotSDE, load
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Compact", "Eigenbasis", "Extrapolation", "Gaussian", "GraphError", "Kernel", "MarkovOperator", "MissingExtraError",
-    "Moments", "NeighborGraph", "Ordering", "OrdiffWarning", "Product", "Profile", "ResolutionError", "SuperGaussian",
-    "TangentSpaces", "balanced_density", "cyclic_hint", "datasets", "eigenbasis", "geodesic_order", "kernel_density",
-    "knn_density", "length_scale", "local_moments", "mean_curvature", "richardson", "smooth", "strang",
+    "Moments", "NeighborGraph", "Ordering", "OrdiffWarning", "PassageTime", "Product", "Profile", "ReactiveFlux",
+    "ResolutionError", "SnapshotSDE", "States", "SuperGaussian", "TangentSpaces", "balanced_density", "committor",
+    "cyclic_hint", "datasets", "eigenbasis", "expected_occupancy", "fate_probabilities", "first_passage_time",
+    "geodesic_order", "kernel_density", "knn_density", "length_scale", "load", "local_moments", "mean_curvature",
+    "reactive_flux", "richardson", "smooth", "smooth_basis", "stationary", "strang", "terminal_sets",
     "threshold_graph", "tuning", "velocity",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """The estimator is imported when it is first asked for: scikit-learn takes longer to import than all the rest."""
+    if name in ("SnapshotSDE", "load"):
+        from ordiff import model
+
+        return getattr(model, name)
+    raise AttributeError(f"module 'ordiff' has no attribute {name!r}")

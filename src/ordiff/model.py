@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,18 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ordiff import _check
-from ordiff._check import Array
+from ordiff._check import Array, IntArray
+from ordiff.fields import Moments, local_moments
+from ordiff.graph import NeighborGraph
 from ordiff.inference.learn import Fitted, Seen, learn, make_objective, progress_bar
+from ordiff.inference.objective import Dynamics, Objective
+from ordiff.inference.optimise import Problem, metric
+from ordiff.kernel.ordering import Ordering
+from ordiff.passage import fate_probabilities, terminal_sets
+from ordiff.states import States
+
+# The layout of saved files.
+_FORMAT = 1
 
 
 class SnapshotSDE(BaseEstimator):
@@ -108,11 +120,12 @@ class SnapshotSDE(BaseEstimator):
         self._fitted = fitted
         states, dynamics = fitted.states, fitted.dynamics
         self.states_, self.graph_, self.eps_ = states, states.graph, fitted.dynamics.eps
-        self.start_, self.horizon_ = seen.start, seen.horizon
+        self.start_, self.start_weights_, self.horizon_ = seen.start, seen.start_weights, seen.horizon
         self.loss_, self.history_ = fitted.loss, np.array(fitted.history)
         self.n_iter_, self.converged_ = len(fitted.history), fitted.converged
         self.operator_ = fitted.operator()
-        B = states.observe(seen.X)
+        self._samples = seen.X
+        self._observed = B = states.observe(seen.X)
         self.ordering_ = B @ fitted.ordering
         self.noise_ = np.exp(B @ np.log(dynamics.noise))
         self.drift_ = fitted.drift(seen.X)
@@ -147,7 +160,7 @@ class SnapshotSDE(BaseEstimator):
     def score_samples(self, X: ArrayLike, times: ArrayLike | None = None) -> Array:
         """The logarithm of the density of every point at its time, (p,)."""
         check_is_fitted(self)
-        seen = Seen.make(self, self._points(X), times, None, self.horizon_)
+        seen = Seen.make(self, self._points(X), times, None, (self.start_, self.start_weights_), self.horizon_)
         objective = make_objective(self, seen, self.states_, self.eps_)
         return objective.per_sample(self._fitted.dynamics)
 
@@ -171,8 +184,268 @@ class SnapshotSDE(BaseEstimator):
             u = before[at] + rng.random(n) * (ends[at] - before[at])
             at = P.indices[np.clip(np.searchsorted(cumulative, u), P.indptr[at], P.indptr[at + 1] - 1)]
             paths[:, s + 1] = self.states_.points[at]
-        return self.eps_ * np.arange(steps + 1), paths
+        return self.eps_ * np.arange(steps + 1.0), paths
+
+    # ------------------------------------------------------------------------------------ can it be trusted
+
+    def moments(self) -> Moments:
+        """Drift and diffusion read back from the operator at the states: the check that it does what was learned."""
+        check_is_fitted(self)
+        return local_moments(self.operator_)
+
+    def profile(self, param: str = "noise", grid: ArrayLike | None = None) -> Profile:
+        """The loss with the level of the noise held at each of ``grid``, all else learned again.
+
+        The level is the geometric mean of the noise over the states' volume; the noise itself when it is constant.
+        The interval holds the levels whose likelihood is within 1.92 nats of the best, 95% for one parameter.
+        """
+        check_is_fitted(self)
+        _check.option(param, "param", ("noise",))
+        problem, solution = self._fitted.problem, self._fitted.solution
+        found = self._fitted.block("noise")
+        if problem is None or found is None or found[0].basis is None:
+            raise ValueError("a profile needs a model that was fitted here, with a noise in a basis or constant.")
+        at = found[1].start
+        best = float(np.exp(solution.a[at]))
+        levels = best * np.geomspace(0.5, 2.0, 9) if grid is None else np.sort(np.atleast_1d(np.asarray(grid, float)))
+        if not (levels > 0).all():
+            raise ValueError("the levels of the noise in grid must be positive.")
+        free = np.ones(solution.a.size, bool)
+        free[at] = False
+        matrix = metric(problem, solution.a)
+        nats = np.empty(levels.size)
+        outward = np.argsort(np.abs(np.log(levels / best)))  # from the optimum outwards, each from its neighbour
+        known = {best: solution.a}
+        for place in outward:
+            a = known[min(known, key=lambda level: abs(np.log(level / levels[place])))].copy()
+            a[at] = np.log(levels[place])
+            a, loss = problem.minimise(a, matrix, 60, self.tol, free)
+            known[float(levels[place])] = a
+            nats[place] = problem.n_samples * (loss - solution.loss)
+        return Profile(levels, nats, best, _interval(levels, nats, best))
+
+    def uncertainty(self, n_boot: int = 0) -> Uncertainty:
+        """Standard deviations of ordering and log noise at the samples.
+
+        By the curvature of the likelihood (Laplace), or, with ``n_boot``, by learning again from that many resampled
+        data sets, with states and smoothness as they are.
+        """
+        check_is_fitted(self)
+        if n_boot == 0:
+            return Uncertainty(self.ordering_std_, self.log_noise_std_)
+        fitted, problem = self._fitted, self._fitted.problem
+        if problem is None:
+            raise ValueError("resampling needs a model that was fitted here, not one loaded from a file.")
+        rng = np.random.default_rng(self.random_state)
+        matrix, m = metric(problem, fitted.solution.a), problem.weights.size
+        orderings, noises = [], []
+        for _ in range(_check.count(n_boot, "n_boot", 2)):
+            counts = rng.multinomial(m, problem.weights / problem.weights.sum()).astype(float)
+            old = problem.objective
+            objective = Objective(
+                old.graph, old.observation, self.states_.start, old.steps, old.fractions, sample_weight=counts
+            )
+            again = Problem(objective, problem.parameters, counts)
+            a, _ = again.minimise(fitted.solution.a, matrix, 100, self.tol)
+            dynamics = problem.parameters.dynamics(a)
+            l = dynamics.orderings[0] if dynamics.orderings else np.zeros(dynamics.noise.size)
+            orderings.append(self._observed @ (l - self.states_.start @ l))
+            noises.append(self._observed @ np.log(dynamics.noise))
+        return Uncertainty(np.std(orderings, axis=0, ddof=1), np.std(noises, axis=0, ddof=1))
+
+    def fate_probabilities(self, terminal: Any, X: ArrayLike | None = None) -> Array:
+        """The probability of reaching each terminal set first, from the samples, or from points X: (m, fates).
+
+        terminal: names and sets of samples that are terminal, as `ordiff.fate_probabilities` takes them.
+        """
+        check_is_fitted(self)
+        near = self.states_.nearest(self._samples)
+        sets = terminal_sets(terminal, len(self.ordering_))
+        F = fate_probabilities(self.operator_, [np.unique(near[rows]) for rows in sets.values()])
+        B = self._observed if X is None else self._at(X)
+        out = np.clip(B @ np.asarray(F), 0.0, 1.0)
+        return out / out.sum(axis=1, keepdims=True)
+
+    def summary(self, length: str = "", time: str = "") -> str:
+        """What was learned, in words; ``length`` and ``time`` name the units of X and of the times."""
+        check_is_fitted(self)
+        L, T = length or "units of length", time or "units of time"
+        low, middle, high = np.quantile(self.noise_, [0.05, 0.5, 0.95])
+        drift = float(np.median(np.linalg.norm(self.drift_, axis=1)))
+        spread = self._fitted.level_deviation()
+        lines = [
+            f"{len(self.ordering_)} samples in {self.n_features_in_} coordinates, horizon {self.horizon_:.4g} {T}.",
+            f"Chain: {len(self.states_.points)} {'samples' if self.states_.are_samples else 'designed states'} of "
+            f"dimension {self.states_.dimension}, {self.graph_.n_edges // self.graph_.n_points} neighbours each, "
+            f"steps of {self.eps_:.4g} {T}.",
+            f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g} ({L} per square root of {T}); its level is "
+            f"known to ±{200 * spread:.0f}% (two standard deviations)."
+            if np.isfinite(spread)
+            else f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g} ({L} per square root of {T}).",
+            f"Drift: median {drift:.4g} {L} per {T}; the ordering spans {np.ptp(self.ordering_):.4g}.",
+            f"Loss {self.loss_:.6g} after {self.n_iter_} evaluations; "
+            + ("converged." if self.converged_ else "NOT converged: raise max_iter, or treat it as a sketch."),
+        ]
+        if self.unreached_.size:
+            lines.append(f"The process does not reach {self.unreached_.size} samples: {_some(self.unreached_)}.")
+        return "\n".join(lines)
+
+    # ------------------------------------------------------------------------------------ files
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file: arrays and JSON, no pickle. `ordiff.load` reads it."""
+        check_is_fitted(self)
+        save(self, path)
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """The likelihood along one parameter: ``nats`` below the best, everything else learned again at each level."""
+
+    levels: Array
+    nats: Array
+    best: float
+    interval: tuple[float, float]  # 0 or infinity where the grid does not reach an end
+
+
+@dataclass(frozen=True, eq=False)
+class Uncertainty:
+    """One standard deviation at the samples: of the ordering (against the start), and of the logarithm of the noise."""
+
+    ordering: Array
+    log_noise: Array
+
+
+def _interval(levels: Array, nats: Array, best: float) -> tuple[float, float]:
+    """Where the profile crosses 1.92 nats, on both sides of the best."""
+    x = np.concatenate([np.log(levels), [np.log(best)]])
+    y = np.concatenate([nats - min(0.0, nats.min()), [max(0.0, -nats.min())]])
+    order = np.argsort(x)
+    x, y = x[order], y[order]
+    inside = np.flatnonzero(y <= 1.92)
+    a, b = inside[0], inside[-1]
+
+    def crossing(near: int, beyond: int) -> float:
+        # nats grow like the square of the distance
+        root = np.sqrt(np.maximum(y, 0.0))
+        share = (np.sqrt(1.92) - root[near]) / (root[beyond] - root[near])
+        return float(np.exp(x[near] + share * (x[beyond] - x[near])))
+
+    low = crossing(a, a - 1) if a > 0 else 0.0
+    high = crossing(b, b + 1) if b < x.size - 1 else float("inf")
+    return low, high
+
+
+def _some(indices: Any, most: int = 5) -> str:
+    named = ", ".join(str(int(i)) for i in indices[:most])
+    return named + (f" and {len(indices) - most} more" if len(indices) > most else "")
 
 
 def _warn_of_fit(model: SnapshotSDE) -> None:
-    pass
+    """Say what the data cannot tell."""
+    if model.unreached_.size:
+        _check.warn(
+            f"the process does not reach {model.unreached_.size} of {len(model.ordering_)} samples "
+            f"({_some(model.unreached_)}): they hardly count in the fit. Check whether they are outliers."
+        )
+    if not model.converged_:
+        _check.warn("the optimum was not confirmed: raise max_iter, or use stronger smoothness.")
+    spread = model._fitted.level_deviation()
+    if spread > 0.2:
+        _check.warn(
+            f"the level of the noise is known only to a factor of {np.exp(2 * spread):.2g} either way: drift and noise "
+            "can hardly be told apart, as happens near a steady state. See model.profile()."
+        )
+
+
+# ------------------------------------------------------------------------------------------- one file
+
+_ARRAYS = ("ordering_", "noise_", "drift_", "speed_", "ordering_std_", "log_noise_std_", "noise_std_", "history_",
+           "unreached_", "start_", "start_weights_", "_samples")  # fmt: skip
+_OF_STATES = ("spacing", "dimension", "radius", "are_samples")
+_NUMBERS = ("eps_", "horizon_", "loss_", "n_iter_", "converged_", "n_features_in_", "smooth_ordering_", "smooth_noise_")
+
+
+def save(model: SnapshotSDE, path: str | Path) -> None:
+    """Write a fitted model; the file appears only when it is whole."""
+    fitted, d = model._fitted, model._fitted.dynamics
+    arrays: dict[str, Any] = {name: np.asarray(getattr(model, name)) for name in _ARRAYS}
+    arrays |= {
+        "states.points": fitted.states.points, "states.volumes": fitted.states.volumes,
+        "states.start": fitted.states.start, "graph.indptr": model.graph_.indptr, "graph.indices": model.graph_.indices,
+        "graph.sqdist": model.graph_.sqdist, "dynamics.noise": d.noise, "fitted.ordering": fitted.ordering,
+    }  # fmt: skip
+    for name in ("orderings", "slopes", "local", "local_slopes"):
+        arrays |= {f"dynamics.{name}.{k}": value for k, value in enumerate(getattr(d, name))}
+    settings = {name: value for name, value in model.get_params().items() if _is_plain(value)}
+    meta = {
+        "format": _FORMAT, "kind": "ordiff.SnapshotSDE", "settings": settings,
+        "fitted": {name: _plain(getattr(model, name)) for name in _NUMBERS},
+        "states": {key: _plain(getattr(fitted.states, key)) for key in _OF_STATES},
+        "alpha": fitted.alpha, "level_deviation": fitted.level_deviation(),
+    }  # fmt: skip
+    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    path = Path(path)
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+    partial.replace(path)
+
+
+def load(path: str | Path) -> SnapshotSDE:
+    """Read a model that `SnapshotSDE.save` wrote."""
+    try:
+        with np.load(Path(path), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        meta = json.loads(bytes(arrays.pop("meta")))
+        known = meta["kind"] == "ordiff.SnapshotSDE"
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is not a model saved by ordiff, or is damaged ({type(error).__name__}).") from None
+    if not known or meta["format"] != _FORMAT:
+        raise ValueError(f"{path} has format {meta.get('format')}, but this version of ordiff reads format {_FORMAT}.")
+    model = SnapshotSDE(**({"start": arrays["start_"]} | meta["settings"]))
+    for name in _ARRAYS:
+        setattr(model, name, arrays[name])
+    for name, value in meta["fitted"].items():
+        setattr(model, name, value)
+    graph = NeighborGraph(
+        arrays["graph.indptr"], arrays["graph.indices"], arrays["graph.sqdist"], arrays["states.points"]
+    )
+    states = States(arrays["states.points"], arrays["states.volumes"], start=arrays["states.start"], **meta["states"])
+    states.__dict__["graph"] = graph
+
+    def several(name: str) -> tuple[Array, ...]:
+        n = sum(key.startswith(f"dynamics.{name}.") for key in arrays)
+        return tuple(arrays[f"dynamics.{name}.{k}"] for k in range(n))
+
+    dynamics = Dynamics(
+        model.eps_, arrays["dynamics.noise"], several("orderings"), several("slopes"), several("local"),
+        several("local_slopes"), meta["alpha"] * np.log(states.volumes), 0.5 if states.are_samples else 1.0,
+    )  # fmt: skip
+    given = tuple(Ordering.local(_Stored(graph.matrix(edges))) for edges in dynamics.local)
+    model._fitted = Fitted.stored(states, dynamics, given, arrays["fitted.ordering"], meta)
+    model.states_, model.graph_, model.operator_ = states, graph, model._fitted.operator()
+    model._observed = states.observe(model._samples)
+    return model
+
+
+class _Stored:
+    """A local ordering by its stored differences."""
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+
+    def __call__(self, i: IntArray, j: IntArray) -> Array:
+        return np.asarray(self.matrix[i.ravel(), j.ravel()]).reshape(i.shape)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_is_plain(one) for one in value)
+    return value is None or isinstance(value, str | bool | int | float | np.number)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

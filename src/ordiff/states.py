@@ -30,9 +30,9 @@ from ordiff.geometry import (
 )
 from ordiff.graph import NeighborGraph
 
-# Jittered copies of a sample, and their spread in units of the distance to its 8th neighbour: on all of space, and on a
-# manifold within it, where the tangent spaces are estimated.
-_JITTERS, _SPREAD, _SPREAD_WITHIN = 8, 0.7, 0.5
+# Jittered copies of a sample, at least and per volume of a spacing, and their spread in units of the distance to the
+# 8th neighbour: on all of space, and on a manifold within it, where the tangent spaces are estimated.
+_JITTERS, _FILL, _SPREAD, _SPREAD_WITHIN = 8, 16.0, 0.7, 0.5
 # Neighbours for tangent spaces; samples that a point is moved back to the data by.
 _TANGENT, _PROJECTION = 12, 30
 # Up to this dimension local polynomials are quadratic, beyond it linear.
@@ -83,11 +83,10 @@ class States:
         spacing = _check.positive(spacing, "spacing")
         cloud = X if n == d else _onto(X, X, d)
         rows = _one_per_cell(cloud, spacing / 4, rng)
-        candidates = cloud[rows] if n == d else cloud[rows]
         filled = _jittered(cloud, rows, r8, d, spacing, rng)
         if n > d:
             filled = _onto(X, _onto(X, filled, d), d)
-        candidates = np.concatenate([candidates, filled])
+        candidates = np.concatenate([cloud[rows], filled])
         rng.shuffle(candidates)
         origins = None if start is None else np.atleast_2d(np.asarray(start, dtype=np.float64))
         if origins is not None and len(origins) == 1:
@@ -135,7 +134,8 @@ class States:
                 q = _check.node_or_scalar(density, len(X), "density", positive=True)
         mass = np.bincount(cKDTree(X).query(start)[1], weights=start_weights, minlength=len(X))
         spacing = float(np.median(np.sqrt(near.spacing)))
-        states = cls(graph._X, 1 / (len(X) * q), spacing, d, mass / mass.sum(), radius, True)
+        points = _check.need_points(graph._X, "states")
+        states = cls(points, 1 / (len(X) * q), spacing, d, mass / mass.sum(), radius, True)
         states.__dict__["graph"] = graph
         return states
 
@@ -159,6 +159,10 @@ class States:
     def distance(self, X: Array) -> Array:
         """The distance to the nearest state, (m,)."""
         return np.asarray(self._tree.query(X, workers=-1)[0])
+
+    def nearest(self, X: Array) -> NDArray[np.intp]:
+        """The nearest state of every point, (m,)."""
+        return np.asarray(self._tree.query(X, workers=-1)[1])
 
     def from_samples(self, X: Array, f: Array) -> Array:
         """A function on samples X (m, n), at the states: means over the nearest samples."""
@@ -278,17 +282,15 @@ def _jittered(X: Array, rows: NDArray[np.intp], r8: Array, d: int, spacing: floa
 
     n = X.shape[1]
     spread = (_SPREAD if n == d else _SPREAD_WITHIN) * np.minimum(r8[rows], 2 * np.quantile(r8, 0.95))
-    copies = np.clip(_JITTERS * (spread / spacing) ** d * FILL, _JITTERS, 50 * _JITTERS).astype(int)
+    copies = np.clip(_FILL * (spread / spacing) ** d, _JITTERS, 50 * _JITTERS).astype(int)
     which = np.repeat(np.arange(len(rows)), copies)
     z = rng.standard_normal((len(which), d)) * spread[which, None]
     if n > d:
         near = cKDTree(X).query(X[rows], min(_TANGENT + 1, len(X)), workers=-1)[1]
         frames = _frames(X[near] - X[rows, None, :], d)
+        assert frames is not None
         z = np.einsum("md,mnd->mn", z, frames[which])
     return X[rows][which] + z
-
-
-FILL = 2.0
 
 
 def _thin(candidates: Array, spacing: float) -> Array:
@@ -299,7 +301,9 @@ def _thin(candidates: Array, spacing: float) -> Array:
     near = tree.query_pairs(spacing, output_type="ndarray")
     m = len(candidates)
     A = sp.csr_array((np.ones(len(near), bool), (near[:, 1], near[:, 0])), shape=(m, m))  # earlier ones of each
-    return candidates[_greedy(A.indptr, A.indices, m)]
+    taken = np.ones(m, bool)
+    _sparse.take_greedily(A.indptr, A.indices, taken)
+    return candidates[taken]
 
 
 def _connected(points: Array, spacing: float) -> Array:
@@ -311,14 +315,6 @@ def _connected(points: Array, spacing: float) -> Array:
     near = cKDTree(points).query_pairs(3 * spacing, output_type="ndarray")
     _, part = connected_components(sp.csr_array((np.ones(len(near)), (near[:, 0], near[:, 1])), shape=(m, m)))
     return points[part == np.bincount(part).argmax()]
-
-
-def _greedy(indptr, indices, m):
-    taken = np.ones(m, bool)
-    for i in range(m):
-        if taken[indices[indptr[i]:indptr[i+1]]].any():
-            taken[i] = False
-    return taken
 
 
 def _volumes(points: Array, d: int, spacing: float, iterations: int = 3) -> Array:

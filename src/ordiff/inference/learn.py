@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from ordiff import _check
 from ordiff._check import Array, GraphError
 from ordiff.geometry import TangentSpaces, usual_neighbors
-from ordiff.graph import NeighborGraph, geodesic_order
+from ordiff.graph import NeighborGraph
 from ordiff.inference.objective import Dynamics, Objective, Observation, time_quadrature, time_weights
-from ordiff.inference.optimise import Problem, Report, Solution, optimise
+from ordiff.inference.optimise import Problem, Report, Solution, metric, optimise
 from ordiff.inference.parameters import TARGETS, Block, Parameters
 from ordiff.inference.regularise import Action, Gradient, Laplacian
 from ordiff.kernel.compose import Kernel
@@ -32,7 +32,7 @@ from ordiff.spectral import smooth_basis
 from ordiff.states import States
 
 # The spacing of states in standard deviations of a step where the noise is low, in two dimensions.
-_SPACING = 1.4
+_SPACING = 1.05
 # The graph's radius in standard deviations of a step where the noise is high, and the most neighbours it may have.
 _REACH, _MOST_NEIGHBORS = 4.0, 400
 # States of the coarse chain, and the most of the final one; steps within the horizon of either.
@@ -84,8 +84,15 @@ class Seen:
 
     @classmethod
     def make(
-        cls, settings: Any, X: Array, times: ArrayLike | None, weights: ArrayLike | None, horizon: float | None = None
+        cls,
+        settings: Any,
+        X: Array,
+        times: ArrayLike | None,
+        weights: ArrayLike | None,
+        start: tuple[Array, Array] | None = None,
+        horizon: float | None = None,
     ) -> Seen:
+        """Checked; ``start`` and ``horizon`` as they were fitted, or else from the settings."""
         m = len(X)
         horizon = settings.horizon if horizon is None else horizon
         if times is None:
@@ -103,10 +110,8 @@ class Seen:
         w = np.ones(m) if weights is None else _check.nodes(weights, m, "sample_weight")
         if not ((w >= 0).all() and w.any()):
             raise ValueError("sample_weight must not be negative, and not all 0.")
-        start, start_weights = _start(settings.start, X) if horizon is None or not hasattr(settings, "start_") else (
-            settings.start_, settings.start_weights_
-        )  # fmt: skip
-        return cls(X, t, w, start, start_weights, horizon)
+        points, share = _start(settings.start, X) if start is None else start
+        return cls(X, t, w, points, share, horizon)
 
 
 def _start(start: Any, X: Array) -> tuple[Array, Array]:
@@ -147,16 +152,16 @@ def make_objective(settings: Any, seen: Seen, states: States, eps: float) -> Obj
     steps = max(1, int(np.ceil(seen.horizon / eps - 1e-9)))
     fractions = (1.0,) if states.are_samples else _FRACTIONS
     records = np.concatenate([[0.0], ((np.arange(steps)[:, None] + np.array(fractions)) * eps).ravel()])
-    m = len(seen.X)
+    m, first = len(seen.X), 0 if states.are_samples else 1  # a start is no density
     if seen.times is None:
         w = time_quadrature(lambda t: settings.time_density(np.minimum(t, seen.horizon)) * (t <= seen.horizon), records)
-        w[1] += w[0]  # a start is no density
-        w[0] = 0.0
+        w[first] += w[:first].sum()
+        w[:first] = 0.0
         W = sp.csr_array(np.broadcast_to(w, (m, w.size)))
     elif seen.times.ndim == 2:
-        W = _windows(seen.times, records)
+        W = _windows(seen.times, records, first)
     else:
-        W = time_weights(np.minimum(seen.times, records[-1]), records, first=1)
+        W = time_weights(np.minimum(seen.times, records[-1]), records, first=first)
     if states.are_samples and seen.X is states.points:
         observation = Observation(W, floor=1e-12 / m)
     else:
@@ -165,13 +170,13 @@ def make_objective(settings: Any, seen: Seen, states: States, eps: float) -> Obj
     return Objective(states.graph, observation, states.start, steps, fractions, sample_weight=seen.weights)
 
 
-def _windows(times: Array, records: Array) -> sp.csr_array:
+def _windows(times: Array, records: Array, first: int) -> sp.csr_array:
     """W (m, R) for times uniform within windows (m, 2): 16 times in each, interpolated."""
     share = (np.arange(16) + 0.5) / 16
-    W = None
+    W: Any = None
     for s in share:
         t = times[:, 0] + s * (times[:, 1] - times[:, 0])
-        one = time_weights(np.minimum(t, records[-1]), records, first=1)
+        one = time_weights(np.minimum(t, records[-1]), records, first=first)
         W = one if W is None else W + one
     return sp.csr_array(W / share.size)
 
@@ -190,6 +195,17 @@ class Fitted:
     converged: bool
     unreached: NDArray[np.intp]
     alpha: float = 1.0
+    problem: Problem | None = None  # not kept in a file
+    stored_deviation: float | None = None
+
+    @classmethod
+    def stored(
+        cls, states: States, dynamics: Dynamics, given: tuple[Ordering, ...], ordering: Array, meta: dict[str, Any]
+    ) -> Fitted:
+        """What a file holds of a fit: without the coefficients."""
+        none = Solution(np.empty(0), Parameters((), dynamics), meta["fitted"]["loss_"], None, 0.0)
+        return cls(states, dynamics, none, given, ordering, meta["fitted"]["loss_"], [], meta["fitted"]["converged_"],
+                   np.empty(0, np.intp), meta["alpha"], None, meta["level_deviation"])  # fmt: skip
 
     def operator(self) -> MarkovOperator:
         """P on the states."""
@@ -227,6 +243,15 @@ class Fitted:
     def strength(self, target: str) -> float | None:
         found = self.block(target)
         return None if found is None else found[0].strength
+
+    def level_deviation(self) -> float:
+        """The posterior standard deviation of the noise's mean logarithm; NaN when it is not known."""
+        found, C = self.block("noise"), self.solution.covariance
+        if found is None or self.stored_deviation is not None:
+            return self.stored_deviation or 0.0
+        if C is None or found[0].basis is None:
+            return float("nan")
+        return float(np.sqrt(C[found[1].start, found[1].start]))
 
     def deviations(self, B: sp.csr_array) -> tuple[Array, Array]:
         """Posterior standard deviations at observations B: of the ordering against the start, and of log noise."""
@@ -401,6 +426,8 @@ def _learn(
         latest = seen.times if seen.times.ndim == 1 else seen.times.max(axis=1)
         early = latest < (eps if len(seen.start) == 1 else 1e-9 * seen.horizon)
     kept = ~(far | early) & (seen.weights > 0)
+    if states.are_samples:
+        far[:], kept[:] = False, True
     if far.sum() > 0.2 * len(far):
         raise GraphError(
             f"{far.sum()} of {len(far)} samples lie apart from the start, the first at index {int(np.argmax(far))}: "
@@ -411,8 +438,12 @@ def _learn(
             f"only {kept.sum()} samples were seen later than one step (eps = {eps:g}): use a smaller eps, or check "
             "the units of the times."
         )
-    some = replace(
-        seen, X=seen.X[kept], weights=seen.weights[kept], times=None if seen.times is None else seen.times[kept]
+    some = (
+        seen
+        if kept.all()
+        else replace(
+            seen, X=seen.X[kept], weights=seen.weights[kept], times=None if seen.times is None else seen.times[kept]
+        )
     )
     objective = make_objective(settings, some, states, eps)
     if rho is None:
@@ -432,23 +463,22 @@ def _learn(
         converged = _confirmed(problem, solution, settings)
     dynamics = solution.parameters.dynamics(solution.a)
     log_likelihood = objective.per_sample(dynamics)
-    lost = np.flatnonzero(kept)[log_likelihood < np.log(20 * _FLOOR / states.volumes.sum())]
+    nowhere = 1e-11 / len(kept) if states.are_samples else 20 * _FLOOR / states.volumes.sum()
+    lost = np.flatnonzero(kept)[log_likelihood < np.log(nowhere)]
     unreached = np.sort(np.concatenate([np.flatnonzero(far), lost]))
     ordering = dynamics.orderings[0] if dynamics.orderings else np.zeros(len(states.points))
     if dynamics.orderings and not given:
         ordering = ordering + _half_step(states, dynamics)
     return Fitted(
         states, dynamics, solution, given, ordering - states.start @ ordering, solution.loss, problem.history.losses,
-        converged, unreached, float(settings.alpha),
+        converged, unreached, float(settings.alpha), problem,
     )  # fmt: skip
 
 
 def _confirmed(problem: Problem, solution: Solution, settings: Any) -> bool:
     """Whether other starts end at the same optimum."""
     rng = np.random.default_rng(settings.random_state)
-    F = problem.information(solution.a)
-    matrix = problem.penalty()
-    matrix = (np.diag(matrix) if matrix.ndim == 1 else matrix) + F + 1e-4 * np.eye(len(F))
+    matrix = metric(problem, solution.a)
     for _ in range(settings.n_starts - 1):
         a = solution.a.copy()
         for block, part in zip(solution.parameters.blocks, solution.parameters.slices, strict=True):
@@ -531,8 +561,8 @@ def _parametrise(
     for target, k in [("speed", k) for k in range(len(tables))] + [("local_speed", k) for k in range(len(given))]:
         if "speed" in learned and not (target == "speed" and "ordering" in learned):
             U = ones if settings.speed == "constant" or functions is None else functions.functions
-            penalty = None if U is ones else functions.values**2  # type: ignore[union-attr]
-            blocks.append(Block(target, U, k, penalty=penalty, strength=_START_NOISE * size**4))
+            rough = None if U is ones else functions.values**2  # type: ignore[union-attr]
+            blocks.append(Block(target, U, k, penalty=rough, strength=_START_NOISE * size**4))
             starts.append(np.zeros(U.shape[1]))
     if "scale" in learned:
         blocks.append(Block("scale", ones))
@@ -569,7 +599,7 @@ def _given(settings: Any, seen: Seen, states: States) -> tuple[list[Array], tupl
         return [], ()
     if callable(ordering):
         found = as_orderings(ordering(states.points))
-    elif isinstance(ordering, Ordering) or (isinstance(ordering, list | tuple) and ordering and isinstance(ordering[0], Ordering)):
+    elif isinstance(ordering, Ordering) or (isinstance(ordering, list) and isinstance(ordering[0], Ordering)):
         if not states.are_samples:
             raise ValueError(
                 'an Ordering is known at the samples only: use states="samples", or give a function of points that '
@@ -635,12 +665,16 @@ def _laplacian_matrix(states: States, eps: float) -> Any:
 def _learn_on_samples(settings: Any, seen: Seen, report: Report | None) -> Fitted:
     """The paper's setting: the samples are the states."""
     eps = seen.horizon / _STEPS if settings.eps == "auto" else _check.positive(settings.eps, "eps")
-    designed = clone_settings(settings, states="designed", ordering=None if not callable(settings.ordering) else settings.ordering, learn=("ordering", "noise"), smooth_ordering="auto", smooth_noise="auto", noise="field" if isinstance(settings.noise, str) else settings.noise)
+    designed = clone_settings(
+        settings, states="designed", ordering=None, learn=("ordering", "noise"), smooth_ordering="auto",
+        smooth_noise="auto", noise="field" if isinstance(settings.noise, str) else settings.noise,
+    )  # fmt: skip
     coarse = _look(designed, seen, report)
     _, high, drift = _levels(seen, coarse)
     radius = _REACH * np.sqrt(eps) * high + eps * drift
     k = None if settings.n_neighbors == "auto" else _check.count(settings.n_neighbors, "n_neighbors", 5)
     states = States.samples(
-        seen.X, seen.start, seen.start_weights, radius=radius, k=k, density=settings.density, dimension=settings.dimension
-    )
+        seen.X, seen.start, seen.start_weights, radius=radius, k=k, density=settings.density,
+        dimension=settings.dimension,
+    )  # fmt: skip
     return _learn(settings, replace(seen, X=states.points), states, eps, coarse, report)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
 from ordiff._check import Array
@@ -111,7 +112,7 @@ class Problem:
         for block, part in zip(p.blocks, p.slices, strict=True):
             if block.penalty is None:
                 continue
-            A = block.penalty if block.penalty.ndim == 1 else block.penalty
+            A = block.penalty
             if dense:
                 full = np.diag(A) if A.ndim == 1 else (A.toarray() if hasattr(A, "toarray") else A)
                 out[part, part] = 2 * block.strength * full
@@ -129,26 +130,58 @@ class Problem:
         w = self.weights if rows is None else self.weights[rows]
         return np.asarray(J.T @ (J * (w / w.sum())[:, None]))
 
-    def minimise(self, a: Array, matrix: Array, max_iter: int, tol: float) -> tuple[Array, float]:
-        """L-BFGS from a, in coordinates in which ``matrix`` (K, K) or (K,) is the identity."""
+    def minimise(
+        self, a: Array, matrix: Array, max_iter: int, tol: float, free: NDArray[np.bool_] | None = None
+    ) -> tuple[Array, float]:
+        """L-BFGS from a, in coordinates in which ``matrix`` (K, K) or (K,) is the identity; others than the ``free``
+        coefficients stay."""
         from scipy.optimize import minimize
 
-        if matrix.ndim == 1:
-            scale = 1 / np.sqrt(matrix)
-            to_a, to_y, pull = (lambda y: scale * y), (lambda a: a / scale), (lambda g: scale * g)
-        else:
-            L = cholesky(matrix, lower=True)
-            to_a = lambda y: solve_triangular(L, y, trans=1, lower=True)  # noqa: E731
-            to_y = lambda a: L.T @ a  # noqa: E731
-            pull = lambda g: solve_triangular(L, g, lower=True)  # noqa: E731
+        free = np.ones(a.size, bool) if free is None else free
+        matrix = matrix[free] if matrix.ndim == 1 else matrix[np.ix_(free, free)]
+        chart = _Diagonal(matrix) if matrix.ndim == 1 else _Dense(matrix)
+        full = a.copy()
 
         def fun(y: Array) -> tuple[float, Array]:
-            value, gradient = self.value_and_gradient(to_a(y))
-            return value, pull(gradient)
+            full[free] = chart.a(y)
+            value, gradient = self.value_and_gradient(full)
+            return value, chart.pull(gradient[free])
 
         options = {"maxiter": max_iter, "ftol": tol, "gtol": 1e-9, "maxcor": 20}
-        result = minimize(fun, to_y(a), jac=True, method="L-BFGS-B", options=options)
-        return to_a(result.x), float(result.fun)
+        result = minimize(fun, chart.y(a[free]), jac=True, method="L-BFGS-B", options=options)
+        full[free] = chart.a(result.x)
+        return full, float(result.fun)
+
+
+class _Diagonal:
+    """Coordinates y = D^½ a."""
+
+    def __init__(self, matrix: Array) -> None:
+        self.scale = 1 / np.sqrt(matrix)
+
+    def a(self, y: Array) -> Array:
+        return self.scale * y
+
+    def y(self, a: Array) -> Array:
+        return a / self.scale
+
+    pull = a
+
+
+class _Dense:
+    """Coordinates y = Lᵀa with LLᵀ the matrix."""
+
+    def __init__(self, matrix: Array) -> None:
+        self.L = cholesky(matrix, lower=True)
+
+    def a(self, y: Array) -> Array:
+        return np.asarray(solve_triangular(self.L, y, trans=1, lower=True))
+
+    def y(self, a: Array) -> Array:
+        return np.asarray(self.L.T @ a)
+
+    def pull(self, gradient: Array) -> Array:
+        return np.asarray(solve_triangular(self.L, gradient, lower=True))
 
 
 def optimise(
@@ -194,6 +227,11 @@ def optimise(
     return Solution(a, problem.parameters, loss, covariance, decrement, interrupted)
 
 
+def metric(problem: Problem, a: Array) -> Array:
+    """The curvature of the loss at a, (K, K): Fisher information and penalties."""
+    return _plus(_square(problem.penalty()) + problem.information(a), 1e-4)
+
+
 def _plus(matrix: Array, c: float) -> Array:
     return matrix + c if matrix.ndim == 1 else matrix + c * np.eye(len(matrix))
 
@@ -223,7 +261,8 @@ def _update_strengths(problem: Problem, a: Array, covariance: Array, auto: tuple
     for block, part, free in zip(p.blocks, p.slices, auto, strict=True):
         if free and block.penalty is not None:
             A = block.penalty
-            rank = int(np.count_nonzero(A > 1e-12 * A.max()))
+            floor = 1e-12 * A.max()
+            rank = int(np.sum(A > floor))
             used = rank - 2 * block.strength * m * float(np.diag(covariance)[part] @ A)
             wanted = max(used, 0.1) / (2 * m * max(block.roughness(a[part])[0], 1e-300))
             wanted = float(np.clip(wanted, block.strength / 30, block.strength * 30))

@@ -9,6 +9,7 @@ one vector of coefficients to `Dynamics`, and from its gradient back.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class Parameters:
     @property
     def slices(self) -> list[slice]:
         ends = np.cumsum([0, *(block.size(self.base.noise.size) for block in self.blocks)])
-        return [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(int(a), int(b)) for a, b in pairwise(ends)]
 
     @property
     def size(self) -> int:
