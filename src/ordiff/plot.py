@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ordiff import _check
 from ordiff._check import Array
 from ordiff.experiments import Spiral, TorusRow
+from ordiff.fields import velocity
 from ordiff.geometry import TangentSpaces
 from ordiff.graph import NeighborGraph
+from ordiff.operator import MarkovOperator
 from ordiff.tuning import StepChoice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from ordiff.model import Profile, SnapshotSDE
+
 SEQUENTIAL, DIVERGING = "viridis", "PuOr"
 # Okabe–Ito, safe for colour-blind readers
-COLOURS = {"displacement": "#D55E00", "symmetric": "#E69F00", "projected": "#CC79A7", "covariance": "#0072B2"}
+BLUE, RED, GREEN, ORANGE, PURPLE = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7"
+COLOURS = {"displacement": RED, "symmetric": ORANGE, "projected": PURPLE, "covariance": BLUE}
 
 
 def require() -> type[Figure]:
@@ -32,6 +39,298 @@ def require() -> type[Figure]:
 
 def _figure(width: float, height: float) -> Figure:
     return require()(figsize=(width, height), layout="constrained", dpi=130)
+
+
+# ------------------------------------------------------------------------- a model, or an operator, on its samples
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """A linear map to two coordinates, and their names: those of the data, or the first two principal components."""
+
+    origin: Array  # (n,)
+    axes: Array  # (n, 2)
+    names: tuple[str, str]
+
+    @classmethod
+    def of(cls, X: Array, names: tuple[str, ...] | None = None) -> Embedding:
+        n = X.shape[1]
+        if n <= 2:
+            labels = (*(names or tuple(f"$x_{k + 1}$" for k in range(n))), "")
+            return cls(np.zeros(n), np.eye(n, 2), (labels[0], labels[1]))
+        centre = X.mean(axis=0)
+        values, vectors = np.linalg.eigh(np.cov(X.T))
+        axes = vectors[:, [-1, -2]] * np.sign(vectors[np.abs(vectors).argmax(axis=0), range(n)])[[-1, -2]]
+        share = values[[-1, -2]] / values.sum()
+        return cls(centre, axes, (f"PC 1 ({share[0]:.0%} of variance)", f"PC 2 ({share[1]:.0%})"))
+
+    def points(self, X: Array) -> Array:
+        return (X - self.origin) @ self.axes
+
+    def vectors(self, V: Array) -> Array:
+        return V @ self.axes
+
+    def label(self, ax: Any) -> None:
+        ax.set(xlabel=self.names[0], ylabel=self.names[1])
+
+
+def samples_of(thing: Any) -> Array:
+    """The points that a model, an operator or a graph is about; points are themselves."""
+    if hasattr(thing, "states_"):
+        return np.asarray(thing._samples)
+    network = getattr(thing, "graph", thing)
+    if isinstance(network, NeighborGraph):
+        return _check.need_points(network.X, "drawing")
+    return _check.points(network, minimum=1)
+
+
+def units(*parts: str) -> str:
+    """' (a b)' of the parts that are given."""
+    text = " ".join(part for part in parts if part)
+    return f" ({text})" if text else ""
+
+
+def _noise_unit(length: str, time: str) -> str:
+    return f" ({length or '1'}/√{time})" if time else units(length)
+
+
+def field(
+    thing: Any,
+    values: ArrayLike | str = "ordering",
+    ax: Any = None,
+    *,
+    label: str = "",
+    title: str = "",
+    cmap: str = SEQUENTIAL,
+    embedding: Embedding | None = None,
+) -> Any:
+    """Values at the samples of a model, operator or graph, or at points (m, n), as colours. Returns the Axes.
+
+    values: one for each sample, or the name of a model's result: "ordering", "noise", "ordering_std", "noise_std".
+    """
+    X = samples_of(thing)
+    name = values if isinstance(values, str) else ""
+    v = np.asarray(getattr(thing, f"{name}_")) if name else np.asarray(values, dtype=np.float64)
+    if v.shape != (len(X),):
+        raise ValueError(f"values must have shape ({len(X)},), one for each sample; got {v.shape}.")
+    ax = _figure(5.2, 4.2).subplots() if ax is None else ax
+    place = embedding or Embedding.of(X)
+    Y = place.points(X)
+    known = v[np.isfinite(v)]
+    low, high = np.quantile(known, [0.005, 0.995]) if known.size else (0.0, 1.0)  # one outlier must not take it all
+    dots = ax.scatter(*Y.T, c=v, s=_size(len(Y)), cmap=cmap, vmin=low, vmax=high, linewidths=0, rasterized=True)
+    ax.figure.colorbar(dots, ax=ax, label=label or name.replace("_", " "))
+    place.label(ax)
+    ax.set_title(title, fontsize=10)
+    return ax
+
+
+def _size(m: int) -> float:
+    return float(np.clip(12000 / m, 1.5, 14))
+
+
+def drift(
+    thing: SnapshotSDE | MarkovOperator,
+    ax: Any = None,
+    *,
+    kind: str = "arrows",
+    bins: int = 20,
+    colour: str = "k",
+    samples: bool = True,
+    length: str = "",
+    time: str = "",
+    embedding: Embedding | None = None,
+) -> Any:
+    """The drift over two coordinates, as "arrows" or "streamlines": its mean in each cell of a grid. Returns the Axes.
+
+    Of a model what it learned; of an operator its displacement against that of its symmetric part.
+    """
+    _check.option(kind, "kind", ("arrows", "streamlines"))
+    X = samples_of(thing)
+    V = velocity(thing, "symmetric") if isinstance(thing, MarkovOperator) else thing.drift_
+    ax = _figure(5.2, 4.2).subplots() if ax is None else ax
+    place = embedding or Embedding.of(X)
+    Y, W = place.points(X), place.vectors(V)
+    if samples:
+        ax.scatter(*Y.T, s=_size(len(Y)), color="0.8", linewidths=0, zorder=0, rasterized=True)
+    centres, mean, count = _cells(Y, W, bins)
+    if kind == "streamlines":
+        u = np.ma.masked_where(count == 0, mean[..., 0]).T
+        v = np.ma.masked_where(count == 0, mean[..., 1]).T
+        ax.streamplot(*centres, u, v, color=colour, linewidth=0.8, density=1.3, arrowsize=0.8)
+    else:
+        there = count >= min(2, count.max())
+        at = np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1)[there]
+        step = mean[there]
+        width = float(np.mean([np.ptp(c) for c in centres])) / bins
+        longest = float(np.quantile(np.linalg.norm(step, axis=1), 0.95)) or 1.0
+        edge = {} if colour == "k" else {"edgecolor": "k", "linewidth": 0.4}
+        ax.quiver(*at.T, *step.T, color=colour, angles="xy", scale_units="xy", scale=longest / (1.7 * width),
+                  width=0.0045 if edge else 0.0035, zorder=3, **edge)  # fmt: skip
+        unit = f" {length or '1'}/{time}" if time else f" {length}"
+        ax.annotate(f"longest arrows {longest:.2g}{unit}".rstrip(), (0.98, 0.02), xycoords="axes fraction", ha="right",
+                    fontsize=7, bbox={"facecolor": "w", "alpha": 0.8, "lw": 0, "pad": 1.5}, zorder=4)  # fmt: skip
+    place.label(ax)
+    return ax
+
+
+def _cells(Y: Array, W: Array, bins: int) -> tuple[tuple[Array, Array], Array, Any]:
+    """Centres of a grid over Y (m, 2), the mean of W (m, 2) in each cell, and how many samples it holds."""
+    low, high = Y.min(axis=0), Y.max(axis=0)
+    high = np.where(high > low, high, low + 1.0)
+    edges = [np.linspace(a, b, bins + 1) for a, b in zip(low, high, strict=True)]
+    at = np.clip(((Y - low) / (high - low) * bins).astype(int), 0, bins - 1)
+    flat = at[:, 0] * bins + at[:, 1]
+    count = np.bincount(flat, minlength=bins**2)
+    total = np.stack([np.bincount(flat, weights=w, minlength=bins**2) for w in W.T], axis=1)
+    mean = total / np.maximum(count, 1)[:, None]
+    x, y = (0.5 * (e[1:] + e[:-1]) for e in edges)
+    return (x, y), mean.reshape(bins, bins, 2), count.reshape(bins, bins)
+
+
+def landscape(
+    model: SnapshotSDE, ax: Any = None, *, levels: int = 18, unit: str = "", embedding: Embedding | None = None
+) -> Any:
+    """The potential −l over two coordinates: low where the drift leads. Returns the Axes.
+
+    In two dimensions filled contours over the states; in more, the mean over the samples of each cell.
+    """
+    ax = _figure(5.2, 4.2).subplots() if ax is None else ax
+    X = samples_of(model)
+    place = embedding or Embedding.of(X)
+    if X.shape[1] == 2:
+        from matplotlib.tri import Triangulation
+
+        Y = place.points(model.states_.points)
+        potential = -model.predict(model.states_.points)
+        mesh = Triangulation(*Y.T)
+        corners = Y[mesh.triangles]
+        sides = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(axis=1)
+        mesh.set_mask(sides > 3 * np.median(sides))  # not across gaps
+        drawn = ax.tricontourf(mesh, potential, levels=levels, cmap="cividis")
+    else:
+        Y = place.points(X)
+        (x, y), mean, count = _cells(Y, -np.repeat(model.ordering_[:, None], 2, axis=1), 40)
+        drawn = ax.pcolormesh(x, y, np.ma.masked_where(count == 0, mean[..., 0]).T, cmap="cividis", rasterized=True)
+    ax.figure.colorbar(drawn, ax=ax, label=f"potential −l{units(unit)}")
+    place.label(ax)
+    return ax
+
+
+def noise(
+    model: SnapshotSDE,
+    ax: Any = None,
+    *,
+    against: ArrayLike | None = None,
+    xlabel: str = "ordering l",
+    truth: ArrayLike | None = None,
+    length: str = "",
+    time: str = "",
+) -> Any:
+    """The noise against the ordering (or ``against``), its band of ±2 standard deviations, and the truth if known."""
+    ax = _figure(5.2, 4.2).subplots() if ax is None else ax
+    x = model.ordering_ if against is None else _check.nodes(against, len(model.noise_), "against")
+    ax.scatter(x, model.noise_, s=_size(len(x)), color=BLUE, alpha=0.35, linewidths=0, rasterized=True)
+    log = np.log(model.noise_)
+    spread = model.log_noise_std_
+    if np.isfinite(spread).all() and (spread > 0).any():
+        at, low, middle, high = _running(x, np.exp(log - 2 * spread), model.noise_, np.exp(log + 2 * spread))
+        ax.fill_between(at, low, high, color=BLUE, alpha=0.2, lw=0, label="±2 standard deviations")
+    else:
+        at, middle = _running(x, model.noise_)
+    ax.plot(at, middle, color=BLUE, lw=1.8, label="learned, median")
+    if truth is not None:
+        line = _running(x, _check.nodes(truth, len(x), "truth"))
+        ax.plot(*line, color=RED, lw=1.6, ls="--", label="truth")
+    ax.set(xlabel=xlabel, ylabel=f"noise ρ{_noise_unit(length, time)}", ylim=(0, None))
+    ax.legend(fontsize=7, frameon=False)
+    return ax
+
+
+def _running(x: Array, *values: Array, bins: int = 30) -> list[Array]:
+    """Medians over groups of samples that are neighbours in x."""
+    groups = np.array_split(np.argsort(x), max(1, min(bins, len(x) // 5)))
+    return [np.array([np.median(v[rows]) for rows in groups]) for v in (x, *values)]
+
+
+def history(model: SnapshotSDE, ax: Any = None) -> Any:
+    """The loss over the evaluations. It jumps where states or smoothness are chosen anew. Returns the Axes."""
+    ax = _figure(5.2, 3.6).subplots() if ax is None else ax
+    loss = np.asarray(model.history_, dtype=np.float64)
+    ax.plot(np.arange(1, len(loss) + 1), loss, ".-", color=BLUE, lw=1, ms=3)
+    ax.set(xlabel="evaluation", ylabel="loss (nats per sample)")
+    if loss.size:
+        low, high = np.nanmin(loss), np.nanquantile(loss, 0.9)
+        margin = 0.1 * (high - low) or 1e-3
+        ax.set_ylim(low - margin, high + margin)  # the first steps of a search go far
+    ax.set_title(f"{len(loss)} evaluations, {'converged' if model.converged_ else 'NOT converged'}", fontsize=10)
+    ax.grid(alpha=0.3)
+    return ax
+
+
+def profile(result: Profile, ax: Any = None, *, truth: float | None = None, label: str = "noise level") -> Any:
+    """The likelihood along one parameter, with its 95% interval. Returns the Axes."""
+    ax = _figure(5.2, 3.8).subplots() if ax is None else ax
+    ax.plot(result.levels, result.nats, "o-", color=BLUE, lw=1.5, ms=4, label="all else learned again")
+    ax.axhline(1.92, color="0.5", ls=":", label="1.92 nats: ends of the 95% interval")
+    low, high = result.interval
+    ax.axvspan(max(low, result.levels[0]), min(high, result.levels[-1]), color=BLUE, alpha=0.12, lw=0)
+    ax.axvline(result.best, color=BLUE, lw=1)
+    if truth is not None:
+        ax.axvline(truth, color=RED, ls="--", label="truth")
+    ax.set(xlabel=label, ylabel="nats below the best", ylim=(min(-0.2, float(result.nats.min())), None))
+    ax.legend(fontsize=7, frameon=False)
+    return ax
+
+
+def truth(true: ArrayLike, estimate: ArrayLike, ax: Any = None, *, std: ArrayLike | None = None, name: str = "") -> Any:
+    """True against estimated values, with the diagonal. Returns the Axes."""
+    ax = _figure(4.4, 4.2).subplots() if ax is None else ax
+    x = np.asarray(true, dtype=np.float64)
+    y = _check.nodes(estimate, len(x), "estimate")
+    if std is not None:
+        ax.errorbar(x, y, 2 * np.asarray(std), fmt="none", ecolor=BLUE, alpha=0.12, elinewidth=0.6, rasterized=True)
+    ax.scatter(x, y, s=_size(len(x)), color=BLUE, alpha=0.5, linewidths=0, rasterized=True)
+    ends = [min(x.min(), y.min()), max(x.max(), y.max())]
+    ax.plot(ends, ends, color=RED, ls="--", lw=1.2, label="exact")
+    size = float(np.sqrt(np.mean(x**2)))
+    off = float(np.sqrt(np.mean((y - x) ** 2))) / size if size > 0 else float("nan")
+    ax.set(xlabel=f"true {name}".strip(), ylabel=f"learned {name}".strip())
+    ax.set_title(f"relative error {off:.1%}, correlation {_correlation(x, y):.4f}", fontsize=10)
+    ax.legend(fontsize=7, frameon=False)
+    return ax
+
+
+def _correlation(x: Array, y: Array) -> float:
+    return float(np.corrcoef(x, y)[0, 1]) if np.ptp(x) > 0 and np.ptp(y) > 0 else float("nan")
+
+
+def overview(
+    model: SnapshotSDE, *, times: Array | None = None, length: str = "", time: str = "",
+    names: tuple[str, ...] | None = None,
+) -> Figure:  # fmt: skip
+    """One picture of a fit: times or ordering, potential and drift, noise on the samples and against the ordering."""
+    figure = _figure(13, 7.4)
+    axes = figure.subplots(2, 3)
+    X = samples_of(model)
+    place = Embedding.of(X, names)
+    if times is None:
+        field(model, "ordering", axes[0, 0], title="ordering", embedding=place)
+    else:
+        field(X, times, axes[0, 0], label=f"time{units(time)}", title="the samples and their times", embedding=place)
+    field(model, "ordering", axes[0, 1], label="ordering l", title="learned ordering (0 at the start)", embedding=place)
+    landscape(model, axes[0, 2], embedding=place)
+    drift(model, axes[0, 2], colour="w", samples=False, length=length, time=time, embedding=place)
+    axes[0, 2].set_title("learned potential and drift", fontsize=10)
+    field(model, "noise", axes[1, 0], label=f"noise ρ{_noise_unit(length, time)}", title="learned noise",
+          embedding=place)  # fmt: skip
+    noise(model, axes[1, 1], length=length, time=time)
+    axes[1, 1].set_title("noise along the ordering", fontsize=10)
+    history(model, axes[1, 2])
+    return figure
+
+
+# --------------------------------------------------------------------------------------------------- the paper's cases
 
 
 def torus(row: TorusRow) -> Figure:
