@@ -1,4 +1,5 @@
-"""The benchmarks: python -m benchmarks.run [accuracy] [speed] [geometry] [memory] [startup] [--quick] [--write].
+"""The benchmarks: python -m benchmarks.run [accuracy] [speed] [learning] [geometry] [memory] [startup]
+[--quick] [--write].
 
 Without names all of them run. Tables go to stdout as Markdown, progress to stderr; with --write each benchmark also
 replaces its section of RESULTS.md. --quick is a smoke check with the smallest size only, and is never written.
@@ -8,12 +9,13 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import accuracy, geometry, memory, speed, startup
+from benchmarks import accuracy, geometry, learning, memory, speed, startup
 from benchmarks.report import progress, write_section
 
 BENCHMARKS = {
     "accuracy": accuracy.run,
     "speed": speed.run,
+    "learning": learning.run,
     "geometry": geometry.run,
     "memory": memory.run,
     "startup": startup.run,

@@ -1,0 +1,165 @@
+"""Runs in the peers' environment: python _learning_worker.py TASK input.npz output.npz.
+
+The loss of `ordiff.inference.objective` for known times and one ordering, and its derivatives by l, slope, noise and
+the log weights, as one would write it with JAX or PyTorch: neighbours as a rectangle (m, k + 1), and the reverse of
+the neighbour lists as a padded one, so that a step of the mass is a gather and a sum over a row.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from importlib.metadata import version
+from statistics import median
+
+import numpy as np
+
+
+def measured(function, repeats):
+    """The result, and the median seconds after a first call that compiles."""
+    function()
+    taken = []
+    for _ in range(int(repeats)):
+        start = time.perf_counter()
+        result = function()
+        taken.append(time.perf_counter() - start)
+    return result, median(taken)
+
+
+def answer(value, gradient, seconds):
+    return {"value": np.asarray(value), "gradient": np.concatenate([np.asarray(g) for g in gradient]), "time": seconds}
+
+
+def _jax(problem):
+    """The problem as JAX arrays, and P, the loss of all records, and one step."""
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    a = {name: jnp.asarray(value) for name, value in problem.items()}
+    steps, eps = int(problem["steps"]), float(problem["eps"])
+    padded = jnp.where(a["reverse_edge"] < a["index"].size, 1.0, 0.0)
+
+    def matrix(l, slope, noise, weight):
+        rise = slope[:, None] * (l[a["index"]] - l[:, None])
+        logs = (rise - a["sqdist"] / (2 * eps)) / noise[:, None] ** 2 + weight[a["index"]]
+        return jax.nn.softmax(logs, axis=1)
+
+    def reverse(P):
+        return P.ravel().at[a["reverse_edge"]].get(mode="clip") * padded
+
+    def step(PT, p):
+        return (PT * p[a["reverse_index"]]).sum(axis=1)
+
+    def predicted(records):
+        at = jnp.arange(records.shape[1])
+        return a["share"] * records[a["left"], at] + (1 - a["share"]) * records[a["left"] + 1, at] + a["floor"]
+
+    return jax, jnp, a, steps, matrix, reverse, step, predicted
+
+
+PARAMETERS = ("l", "slope", "noise", "weight")
+
+
+def jax_autodiff(repeats, **problem):
+    jax, jnp, a, steps, matrix, reverse, step, predicted = _jax(problem)
+    again = jax.checkpoint(step)  # else every step keeps its gathered masses, (m, k) each
+
+    def loss(parameters):
+        PT = reverse(matrix(*parameters))
+
+        def body(p, _):
+            p = again(PT, p)
+            return p, p
+
+        _, records = jax.lax.scan(body, a["initial"], None, length=steps)
+        return -jnp.log(predicted(jnp.concatenate([a["initial"][None], records]))).mean()
+
+    both = jax.jit(jax.value_and_grad(loss))
+    parameters = tuple(a[name] for name in PARAMETERS)
+    (value, gradient), seconds = measured(lambda: jax.block_until_ready(both(parameters)), repeats)
+    return answer(value, gradient, seconds)
+
+
+def jax_adjoint(repeats, **problem):
+    jax, jnp, a, steps, matrix, reverse, step, predicted = _jax(problem)
+    m, index, at = a["initial"].size, a["index"], jnp.arange(a["initial"].size)
+
+    def both(l, slope, noise, weight):
+        P = matrix(l, slope, noise, weight)
+        PT = reverse(P)
+
+        def forward(p, _):
+            after = step(PT, p)
+            return after, after
+
+        _, records = jax.lax.scan(forward, a["initial"], None, length=steps)
+        records = jnp.concatenate([a["initial"][None], records])
+        likelihood = predicted(records)
+        source = jnp.zeros_like(records).at[a["left"], at].add(-a["share"] / likelihood / m)
+        source = source.at[a["left"] + 1, at].add(-(1 - a["share"]) / likelihood / m)
+
+        def backward(carry, now):
+            later, G = carry
+            p, src = now
+            gathered = later[index]
+            return ((P * gathered).sum(axis=1) + src, G + p[:, None] * gathered), None
+
+        start = (source[-1], jnp.zeros_like(P))
+        (_, G), _ = jax.lax.scan(backward, start, (records[:-1], source[:-1]), reverse=True)
+        M = P * (G - (P * G).sum(axis=1, keepdims=True))
+        rise = (M * (l[index] - l[:, None])).sum(axis=1)
+        second = (M * a["sqdist"]).sum(axis=1)
+        by_noise = (second / float(problem["eps"]) - 2 * slope * rise) / noise**3
+        MT = reverse(M)
+        by_l = (MT * (slope / noise**2)[a["reverse_index"]]).sum(axis=1)
+        return -jnp.log(likelihood).mean(), (by_l, rise / noise**2, by_noise, MT.sum(axis=1))
+
+    compiled = jax.jit(both)
+    parameters = tuple(a[name] for name in PARAMETERS)
+    (value, gradient), seconds = measured(lambda: jax.block_until_ready(compiled(*parameters)), repeats)
+    return answer(value, gradient, seconds)
+
+
+def torch_autodiff(repeats, **problem):
+    import torch
+
+    a = {name: torch.from_numpy(np.asarray(value)) for name, value in problem.items()}
+    index, flat = a["index"].long(), a["reverse_index"].long().reshape(-1)
+    padded = a["reverse_edge"] < index.numel()
+    reverse_edge = torch.where(padded, a["reverse_edge"].long(), 0)
+    left, at = a["left"].long(), torch.arange(index.shape[0])
+    steps, eps = int(problem["steps"]), float(problem["eps"])
+
+    def both():
+        parameters = [a[name].clone().requires_grad_() for name in PARAMETERS]
+        l, slope, noise, weight = parameters
+        logs = (slope[:, None] * (l[index] - l[:, None]) - a["sqdist"] / (2 * eps)) / noise[:, None] ** 2
+        P = torch.softmax(logs + weight[index], dim=1)
+        PT = P.reshape(-1)[reverse_edge] * padded
+        records = [a["initial"]]
+        for _ in range(steps):
+            gathered = torch.index_select(records[-1], 0, flat).view(PT.shape)  # the fastest of its gathers
+            records.append((PT * gathered).sum(dim=1))
+        records = torch.stack(records)
+        likelihood = a["share"] * records[left, at] + (1 - a["share"]) * records[left + 1, at] + a["floor"]
+        loss = -torch.log(likelihood).mean()
+        loss.backward()
+        return loss.item(), [parameter.grad.numpy() for parameter in parameters]
+
+    taken = {}
+    for threads in {1, torch.get_num_threads()}:  # whichever is faster: more threads are not always
+        torch.set_num_threads(threads)
+        (value, gradient), taken[threads] = measured(both, repeats)
+    return answer(value, gradient, min(taken.values()))
+
+
+def versions():
+    return {name: version(name) for name in ("jax", "torch", "numpy")}
+
+
+if __name__ == "__main__":
+    task, source, target = sys.argv[1:]
+    with np.load(source) as arrays:
+        result = globals()[task](**arrays)
+    np.savez(target, **result)
