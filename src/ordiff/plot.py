@@ -153,7 +153,7 @@ def drift(
     Y, W = place.points(X), place.vectors(V)
     if samples:
         ax.scatter(*Y.T, s=_size(len(Y)), color="0.8", linewidths=0, zorder=0, rasterized=True)
-    centres, mean, count = _cells(Y, W, bins)
+    centres, mean, count = cells(Y, W, bins)
     if kind == "streamlines":
         u = np.ma.masked_where(count == 0, mean[..., 0]).T
         v = np.ma.masked_where(count == 0, mean[..., 1]).T
@@ -174,7 +174,7 @@ def drift(
     return ax
 
 
-def _cells(Y: Array, W: Array, bins: int) -> tuple[tuple[Array, Array], Array, Any]:
+def cells(Y: Array, W: Array, bins: int) -> tuple[tuple[Array, Array], Array, Any]:
     """Centres of a grid over Y (m, 2), the mean of W (m, 2) in each cell, and how many samples it holds."""
     low, high = Y.min(axis=0), Y.max(axis=0)
     high = np.where(high > low, high, low + 1.0)
@@ -210,7 +210,7 @@ def landscape(
         drawn = ax.tricontourf(mesh, potential, levels=levels, cmap="cividis")
     else:
         Y = place.points(X)
-        (x, y), mean, count = _cells(Y, -np.repeat(model.ordering_[:, None], 2, axis=1), 40)
+        (x, y), mean, count = cells(Y, -np.repeat(model.ordering_[:, None], 2, axis=1), 40)
         drawn = ax.pcolormesh(x, y, np.ma.masked_where(count == 0, mean[..., 0]).T, cmap="cividis", rasterized=True)
     ax.figure.colorbar(drawn, ax=ax, label=f"potential −l{units(unit)}")
     place.label(ax)
@@ -234,20 +234,20 @@ def noise(
     log = np.log(model.noise_)
     spread = model.log_noise_std_
     if np.isfinite(spread).all() and (spread > 0).any():
-        at, low, middle, high = _running(x, np.exp(log - 2 * spread), model.noise_, np.exp(log + 2 * spread))
+        at, low, middle, high = running(x, np.exp(log - 2 * spread), model.noise_, np.exp(log + 2 * spread))
         ax.fill_between(at, low, high, color=BLUE, alpha=0.2, lw=0, label="±2 standard deviations")
     else:
-        at, middle = _running(x, model.noise_)
+        at, middle = running(x, model.noise_)
     ax.plot(at, middle, color=BLUE, lw=1.8, label="learned, median")
     if truth is not None:
-        line = _running(x, _check.nodes(truth, len(x), "truth"))
+        line = running(x, _check.nodes(truth, len(x), "truth"))
         ax.plot(*line, color=RED, lw=1.6, ls="--", label="truth")
     ax.set(xlabel=xlabel, ylabel=f"noise ρ{_noise_unit(length, time)}", ylim=(0, None))
     ax.legend(fontsize=7, frameon=False)
     return ax
 
 
-def _running(x: Array, *values: Array, bins: int = 30) -> list[Array]:
+def running(x: Array, *values: Array, bins: int = 30) -> list[Array]:
     """Medians over groups of samples that are neighbours in x."""
     groups = np.array_split(np.argsort(x), max(1, min(bins, len(x) // 5)))
     return [np.array([np.median(v[rows]) for rows in groups]) for v in (x, *values)]
