@@ -70,6 +70,43 @@ def test_search_in_blocks_changes_nothing(rng, monkeypatch):
         np.testing.assert_array_equal(graph.indptr, other.indptr)
 
 
+@pytest.mark.parametrize("n", [2, 6, 40], ids=["plane", "tree", "all pairs"])
+@pytest.mark.parametrize("options", [{"k": 9}, {"radius": 0.7}], ids=["k", "radius"])
+def test_the_order_of_the_samples_is_kept(n, options, rng):
+    """The tree is searched along a curve; the rows are those of the samples as they were given."""
+    X = rng.normal(size=(300, n))
+    graph = od.NeighborGraph.build(X, **options)
+    shuffle = rng.permutation(300)
+    other = od.NeighborGraph.build(X[shuffle], **options)
+    np.testing.assert_array_equal(other.X, X[shuffle])
+    D = graph.matrix(graph.sqdist + 1)[shuffle][:, shuffle].sorted_indices()
+    np.testing.assert_array_equal(other.indptr, D.indptr)
+    np.testing.assert_array_equal(other.indices, D.indices)
+    np.testing.assert_allclose(other.sqdist, D.data - 1, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["points", "line", "coincident", "distances"])
+def test_local_order_is_the_pattern_renamed(kind, rng):
+    X = rng.normal(size=(300, 1 if kind == "line" else 4)) * (kind != "coincident")
+    graph = od.NeighborGraph.build(X, k=8)
+    if kind == "distances":  # upper part only, so that many samples are not met from the first
+        graph = od.NeighborGraph.from_distances(sp.triu(graph.matrix(np.sqrt(graph.sqdist))))
+    order, indptr, indices, edges = graph.local_order
+    np.testing.assert_array_equal(np.sort(order), np.arange(300))
+    np.testing.assert_array_equal(np.sort(edges), np.arange(graph.n_edges))
+    np.testing.assert_array_equal(order[indices], graph.indices[edges])
+    np.testing.assert_array_equal(order[np.repeat(np.arange(300), np.diff(indptr))], graph.sources()[edges])
+    assert (order.dtype, indices.dtype) == (np.uint32, graph.indices.dtype)
+
+
+def test_local_order_keeps_neighbours_together(rng):
+    X = rng.uniform(size=(5000, 2))
+    for graph in (exact := od.NeighborGraph.build(X, k=8),
+                  od.NeighborGraph.from_distances(exact.matrix(np.sqrt(exact.sqdist)))):  # fmt: skip
+        _, indptr, indices, _ = graph.local_order
+        assert np.median(abs(np.repeat(np.arange(5000), np.diff(indptr)) - indices)) < 250
+
+
 @pytest.mark.filterwarnings("ignore")  # pynndescent's own
 @pytest.mark.parametrize("n", [5, 30])
 def test_approximate_recall(n):

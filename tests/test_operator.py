@@ -6,10 +6,12 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
 import ordiff as od
+from ordiff.tuning import p_max
 from reference import Surface, make_kernel
 
 # small graphs with wide steps: what is tested is the arithmetic
@@ -166,19 +168,99 @@ def test_many_threads_and_functions_agree_with_scipy(rng, monkeypatch):
     np.testing.assert_array_equal(op.forward(many), op.forward(many))
 
 
-@pytest.mark.parametrize("with_points", [True, False])
-def test_many_steps_on_a_sorted_copy_are_the_same_steps(rng, monkeypatch, with_points):
-    monkeypatch.setattr("ordiff.operator._MANY_EDGES", 0)
+def sorted_from(edges, monkeypatch):
+    """Operators on graphs of this many edges and more are kept sorted for locality."""
+    monkeypatch.setattr("ordiff.graph._MANY_EDGES", edges)
+
+
+def graphs_to_sort(rng):
+    """Random and sorted samples, distances only, rows of different lengths, edges in one direction, several parts."""
     X = rng.normal(size=(500, 5))
-    graph = od.NeighborGraph.build(X, k=15)
-    if not with_points:
-        graph = od.NeighborGraph.from_distances(graph.matrix(np.sqrt(graph.sqdist)))
-    op = od.Kernel(X[:, 0], noise=0.7).operator(graph, 0.1)
-    P = np.linalg.matrix_power(op.matrix.toarray(), 40)
-    for f in (rng.normal(size=500), rng.normal(size=(500, 3))):
-        np.testing.assert_allclose(op.backward(f, 40), P @ f, atol=1e-12)
-        np.testing.assert_allclose(op.forward(f, 40), P.T @ f, atol=1e-12)
-    assert "_sorted" in op.__dict__
+    knn = od.NeighborGraph.build(X, k=15)
+    D = knn.matrix(np.sqrt(knn.sqdist)).tocsr()
+    far = np.concatenate([X[:300], X[300:] + 100.0])[rng.permutation(500)]
+    return {
+        "random": knn,
+        "sorted": od.NeighborGraph.build(X[knn.local_order[0]], k=15),
+        "distances": od.NeighborGraph.from_distances(D),
+        "distances and points": od.NeighborGraph.from_distances(D, X),
+        "radius": od.NeighborGraph.build(X, radius=2.0),
+        "one direction": od.NeighborGraph.from_distances(sp.triu(D)),
+        "parts": od.NeighborGraph.build(far, k=15),
+    }
+
+
+GRAPHS = ["random", "sorted", "distances", "distances and points", "radius", "one direction", "parts"]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_large_operators_are_sorted_and_the_same(rng, monkeypatch, name):
+    graph = graphs_to_sort(rng)[name]
+    kernel = od.Kernel(rng.normal(size=500), noise=rng.uniform(0.5, 1, 500))
+    q = rng.uniform(0.5, 2, 500)
+    small = kernel.operator(graph, 0.1, density=q)
+    want = small.matrix.copy()
+    f, many = rng.normal(size=500), rng.normal(size=(500, 3))
+    f.flags.writeable = False
+    results = {}
+    for edges in (10**9, 0):
+        sorted_from(edges, monkeypatch)
+        op = kernel.operator(graph, 0.1, density=q)
+        other = pickle.loads(pickle.dumps(op))
+        for name in ("data", "indices", "indptr"):
+            np.testing.assert_array_equal(getattr(op.matrix, name), getattr(want, name))
+            np.testing.assert_array_equal(getattr(other.matrix, name), getattr(want, name))
+        np.testing.assert_array_equal(op.staying(), want.diagonal())
+        given = od.MarkovOperator(graph, want.data, 0.1, q)
+        results[edges] = [
+            made
+            for g in (f, many, np.asfortranarray(many), many[:, ::2])
+            for o in (op, other, given)
+            for made in (o @ g, o.backward(g, 3), o.generator(g), o.forward(g, 3), o.adjoint(g), o.backward(g, 0))
+        ]
+    for here, there in zip(results[0], results[10**9], strict=True):
+        np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-12)
+    for pulled in (0, 1, 2):
+        np.testing.assert_array_equal(results[0][pulled], results[10**9][pulled])
+    np.testing.assert_allclose(results[0][0], want @ f, atol=1e-13)
+    np.testing.assert_allclose(results[0][3], want.T @ (want.T @ (want.T @ f)), atol=1e-13)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_what_is_made_of_a_large_operator_is_the_same(rng, monkeypatch, name):
+    graph = graphs_to_sort(rng)[name]
+    kernel = od.Kernel(rng.normal(size=500))
+    stretched = od.Kernel(rng.normal(size=500), anisotropy=np.tile(np.diag([1.0, 2, 3, 4, 5]), (500, 1, 1)))
+    f = rng.normal(size=500)
+
+    def made():
+        op = kernel.operator(graph, 0.1)
+        out = [p_max(op).rows, op.undirected().generator(f)]
+        if graph.X is not None:
+            split = od.strang(stretched, graph, 0.1)
+            out += [*od.local_moments(op), split.forward(f, 2), split.backward(f, 2), split.matrix @ f]
+            out += [od.richardson(stretched, graph, 0.1).adjoint(f)]
+        return out
+
+    sorted_from(10**9, monkeypatch)
+    want = made()
+    sorted_from(0, monkeypatch)
+    for here, there in zip(made(), want, strict=True):
+        np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-12)
+
+
+def test_a_large_operator_shares_nothing_that_can_be_changed(rng, monkeypatch):
+    sorted_from(0, monkeypatch)
+    X = rng.normal(size=(60, 2))
+    op = od.Kernel(X[:, 0]).operator(od.NeighborGraph.build(X, k=20), 0.1)
+    f = rng.normal(size=60)
+    for step in (op.backward, op.forward):
+        before = f.copy()
+        step(f, 0)[:] = 0
+        step(f)[:] = 0
+        np.testing.assert_array_equal(f, before)
+    with pytest.raises(ValueError, match="read-only"):
+        op.matrix.data[0] = 1
 
 
 def test_nothing_that_is_shared_can_be_changed(chains):

@@ -154,6 +154,59 @@ def nearest(start, stop, indptr, indices, sqdist, k, neighbors, distances):  # t
             far[c] = np.sqrt(far[c])
 
 
+@_jit
+def breadth_first(indptr, indices, seen, order):  # type: ignore[no-untyped-def]
+    """The samples in the order in which a search along the edges meets them; it starts anew where it ends."""
+    met = 0
+    for root in range(seen.size):
+        done = met
+        if not seen[root]:
+            seen[root], order[met] = True, root
+            met += 1
+        while done < met:
+            i = order[done]
+            done += 1
+            for e in range(indptr[i], indptr[i + 1]):
+                j = indices[e]
+                if not seen[j]:
+                    seen[j], order[met] = True, j
+                    met += 1
+
+
+@_jit
+def renamed_rows(start, stop, indptr, indices, rank, begins, out):  # type: ignore[no-untyped-def]
+    """The pattern with its samples renamed by rank; row i goes to out[begins[i]] and on."""
+    for i in range(start, stop):
+        row = indices[indptr[i] : indptr[i + 1]]
+        renamed = out[begins[i] : begins[i] + row.size]
+        for e in range(row.size):
+            renamed[e] = rank[row[e]]
+
+
+@_jit
+def copy_rows(start, stop, indptr, source, target, values, out):  # type: ignore[no-untyped-def]
+    """Edge values of rows that begin at source[i] are copied to target[i] and on; indptr gives their lengths."""
+    for i in range(start, stop):
+        size = indptr[i + 1] - indptr[i]
+        out[target[i] : target[i] + size] = values[source[i] : source[i] + size]
+
+
+@_jit
+def gather(start, stop, indptr, order, f, out):  # type: ignore[no-untyped-def]
+    """out_i = f_order[i], for functions (m, c)."""
+    for i in range(start, stop):
+        for c in range(f.shape[1]):
+            out[i, c] = f[order[i], c]
+
+
+@_jit
+def scatter(start, stop, indptr, order, f, out):  # type: ignore[no-untyped-def]
+    """out_order[i] = f_i, for functions (m, c)."""
+    for i in range(start, stop):
+        for c in range(f.shape[1]):
+            out[order[i], c] = f[i, c]
+
+
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"})
 def exp_row(p, top, shifted, bits):  # type: ignore[no-untyped-def]
     """p ← exp(p − top) for p ≤ top, to one unit in the last place; 0 below exp(−708).
@@ -223,6 +276,7 @@ def exponents(  # type: ignore[no-untyped-def]
     """u_ij = [ |x_j − x_i|²_i / ε − 2 Σ_k s_k(i) Δl_k(i,j) + c(i) ] / (left_i right_j), row by row.
 
     Parts that are absent have size 0. Each part is a short loop over the row, which stays in the first-level cache.
+    edges and out hold the edges of these rows only.
     metric   |z|²_i = normal_i |z|² + Σ_a stiffness_ia ⟨frame_ia, z⟩²           frame (m, d, n)
     order    Σ_k slope_ki (tables[select_ki, j] − tables[select_ki, i]) + ⟨field_i, z⟩ + edges_ij
     """
@@ -231,7 +285,7 @@ def exponents(  # type: ignore[no-untyped-def]
     for i in range(start, stop):
         a = indptr[i]
         row = indices[a : indptr[i + 1]]
-        u = out[a : indptr[i + 1]]
+        u = out[a - offset : indptr[i + 1] - offset]
         d2 = sqdist[a : indptr[i + 1]]
         weight = 1.0 / eps if normal.size == 0 else normal[i] / eps
         base = constant[i] if constant.size else 0.0
@@ -275,17 +329,22 @@ def exponents(  # type: ignore[no-untyped-def]
 
 
 @_jit
-def normalise(start, stop, indptr, indices, log_weight, out):  # type: ignore[no-untyped-def]
-    """log K → P, in place: row i becomes exp(out + log_weight_j) / its sum, by log-sum-exp.
+def normalise(start, stop, indptr, indices, logs, log_weight, begins, out):  # type: ignore[no-untyped-def]
+    """P from log K on the edges of these rows: exp(log K + log_weight_j) / the sum of the row, by log-sum-exp.
 
-    Returns the first row whose sum is not finite and positive, or −1; such a row is left as it is.
+    Row i goes to out[begins[i]] and on. Returns the first row whose sum is not finite and positive, or −1; of such a
+    row out gets the logarithms.
     """
     failed = -1
+    offset = indptr[start]
     bits = np.empty(longest_row(start, stop, indptr), np.int64)
     shifted = bits.view(np.float64)
     for i in range(start, stop):
         row = indices[indptr[i] : indptr[i + 1]]
-        p = out[indptr[i] : indptr[i + 1]]
+        log = logs[indptr[i] - offset : indptr[i + 1] - offset]
+        p = out[begins[i] : begins[i] + row.size]
+        for e in range(row.size):
+            p[e] = log[e]
         if log_weight.size:
             for e in range(row.size):
                 p[e] += log_weight[row[e]]
@@ -324,16 +383,6 @@ def pull(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped
         for e in range(whole, row.size):
             a += p[e] * f[row[e]]
         out[i] = (a + b) + (c + d)
-
-
-@_jit
-def permuted_rows(start, stop, indptr, old_indptr, old_indices, order, rank, indices, edges):  # type: ignore[no-untyped-def]
-    """The pattern with sample order[i] as row i and columns renamed by rank; edges says where each entry was."""
-    for i in range(start, stop):
-        a, old = indptr[i], old_indptr[order[i]]
-        for e in range(indptr[i + 1] - a):
-            indices[a + e] = rank[old_indices[old + e]]
-            edges[a + e] = old + e
 
 
 @_jit
@@ -412,11 +461,11 @@ def push(indptr: IntArray, indices: IntArray, data: Array, mass: Array) -> Array
     loop = push_part_one if mass.ndim == 1 else push_part
     buffers: dict[int, Array] = {}
 
-    def scatter(start: int, stop: int, *args: Any) -> None:
+    def part(start: int, stop: int, *args: Any) -> None:
         buffers[start] = buffer = np.zeros_like(mass)
         loop(start, stop, *args, buffer)
 
-    over_rows(scatter, indptr, unsigned(indices), data, mass)
+    over_rows(part, indptr, unsigned(indices), data, mass)
     first, *others = sorted(buffers)  # always added in the same order
     for start in others:
         buffers[first] += buffers[start]

@@ -6,6 +6,8 @@ is an array over its m nodes or E edges. Each sample is a neighbour of itself, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _check, _sparse, neighbors
 from ordiff._check import Array, GraphError, IntArray
+
+# From this many edges on operators are sorted for locality: below, to sort a function and back costs what it saves.
+_MANY_EDGES = 2_000_000
 
 
 def _read_only(array: Any) -> Any:
@@ -31,9 +36,17 @@ class NeighborGraph:
     on them. Make one with `build` or `from_distances`.
     """
 
-    def __init__(self, indptr: IntArray, indices: IntArray, sqdist: Array, X: Array | None = None) -> None:
+    def __init__(
+        self,
+        indptr: IntArray,
+        indices: IntArray,
+        sqdist: Array,
+        X: Array | None = None,
+        order: NDArray[np.uint32] | None = None,
+    ) -> None:
         # The private arrays are writable for the compiled loops' sake (one specialisation); nothing writes to them.
         self._indptr, self._indices, self._sqdist, self._X = indptr, indices, sqdist, X
+        self._order = order  # one that keeps neighbours together, where it is known
         self.indptr: IntArray = _read_only(indptr)
         self.indices: IntArray = _read_only(indices)
         self.sqdist: Array = _read_only(sqdist)
@@ -73,23 +86,26 @@ class NeighborGraph:
 
     @classmethod
     def _build_k(cls, X: Array, k: int, method: str, random_state: int | None) -> NeighborGraph:
-        m = len(X)
+        m, order = len(X), neighbors.along_curve(X)
         indptr = np.arange(0, m * (k + 1) + 1, k + 1, dtype=_sparse.index_dtype(m * (k + 1)))
-        indices: Any = np.empty(m * (k + 1), indptr.dtype)
-        for start, found in neighbors.nearest(X, k + 1, method, random_state):
-            indices[start * (k + 1) : start * (k + 1) + found.size] = found.ravel()
-        return cls._finish(indptr, indices, X)
+        indices: Any = np.empty((m, k + 1), indptr.dtype)
+        for samples, found in neighbors.nearest(X, k + 1, method, random_state, order):
+            indices[samples] = found
+        return cls._finish(indptr, indices.ravel(), X, order)
 
     @classmethod
     def _build_radius(cls, X: Array, radius: Array) -> NeighborGraph:
         # the search may round either way at the rim, so it finds a little more, and exact distances decide
-        counts, blocks = [], []
-        for found, lengths in neighbors.within(X, radius):
-            counts.append(lengths)
-            blocks.append(found)
-        indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts), dtype=np.int64)])
-        dtype = _sparse.index_dtype(int(indptr[-1]))
-        graph = cls._finish(indptr.astype(dtype), np.concatenate(blocks).astype(dtype, copy=False), X)
+        order, counts = neighbors.along_curve(X), np.empty(len(X), np.int64)
+        blocks = list(neighbors.within(X, radius, order))
+        for samples, _, lengths in blocks:
+            counts[samples] = lengths
+        indptr = _offsets(counts)
+        indices = np.empty(int(indptr[-1]), indptr.dtype)
+        for samples, found, lengths in blocks:
+            here = _offsets(lengths)
+            _sparse.over_rows(_sparse.copy_rows, here, here, indptr[samples], found, indices)
+        graph = cls._finish(indptr, indices, X, order)
         limit = radius[0] ** 2 if np.ptp(radius) == 0 else (radius**2)[graph.sources()]
         return graph._only(graph._sqdist <= limit)
 
@@ -98,18 +114,20 @@ class NeighborGraph:
         kept[self.selves] = True
         if kept.all():
             return self
-        indptr = np.concatenate([[0], np.cumsum(np.add.reduceat(kept, self._indptr[:-1], dtype=np.int64))])
-        return NeighborGraph(indptr.astype(self._indptr.dtype), self._indices[kept], self._sqdist[kept], self._X)
+        indptr = _offsets(np.add.reduceat(kept, self._indptr[:-1], dtype=np.int64)).astype(self._indptr.dtype)
+        return NeighborGraph(indptr, self._indices[kept], self._sqdist[kept], self._X, self._order)
 
     @classmethod
-    def _finish(cls, indptr: IntArray, indices: IntArray, X: Array) -> NeighborGraph:
+    def _finish(
+        cls, indptr: IntArray, indices: IntArray, X: Array, order: NDArray[np.uint32] | None = None
+    ) -> NeighborGraph:
         """Self in every row, rows sorted, exact squared distances."""
         assert indices.max() < len(X)
         assert (np.diff(indptr) > 0).all()
         _sparse.over_rows(_sparse.self_and_sort, indptr, _sparse.unsigned(indices))
         sqdist = np.empty(indices.size)
         _sparse.over_rows(_sparse.square_distances, indptr, _sparse.unsigned(indices), X, sqdist)
-        return cls(indptr, indices, sqdist, X)
+        return cls(indptr, indices, sqdist, X, order)
 
     @classmethod
     def from_distances(cls, D: Any, X: ArrayLike | None = None) -> NeighborGraph:
@@ -249,22 +267,34 @@ class NeighborGraph:
         """The samples in an order that keeps neighbours together in memory, and the pattern in that order.
 
         Returns the order, indptr, indices and, for each entry, the edge that it was. Along a Morton curve of the
-        leading three principal coordinates; without coordinates, by reverse Cuthill–McKee.
+        leading three principal coordinates; without coordinates, breadth first along the edges.
         """
-        if self._X is None:
-            from scipy.sparse.csgraph import reverse_cuthill_mckee
+        local = self._local
+        assert local.order is not None
+        edges = local.sort_edges(np.arange(self.n_edges, dtype=self._indices.dtype))
+        return local.order, local.pattern._indptr, local.pattern._indices, edges
 
-            order = reverse_cuthill_mckee(self.matrix(np.ones(self.n_edges)), symmetric_mode=False)
-        else:
-            order = np.argsort(_morton_code(self._X), kind="stable")
-        m = self.n_points
-        order, rank = order.astype(np.uint32), np.empty(m, np.uint32)
+    @property
+    def _layout(self) -> Layout:
+        """How operators on this graph are kept in memory."""
+        if self.n_edges < _MANY_EDGES:
+            return Layout(self, self._indptr, self._indptr[:-1])
+        return self._local
+
+    @cached_property
+    def _local(self) -> Layout:
+        m, order = self.n_points, self._order
+        if order is None and self._X is not None:
+            order = neighbors.along_curve(self._X)
+        elif order is None:
+            order = np.empty(m, np.uint32)
+            _sparse.breadth_first(self._indptr, _sparse.unsigned(self._indices), np.zeros(m, bool), order)
+        rank = np.empty(m, np.uint32)
         rank[order] = np.arange(m)
-        indptr = np.concatenate([[0], np.cumsum(np.diff(self._indptr)[order])]).astype(self._indptr.dtype)
-        indices, edges = np.empty_like(self._indices), np.empty_like(self._indices)
-        old = (self._indptr, _sparse.unsigned(self._indices))
-        _sparse.over_rows(_sparse.permuted_rows, indptr, *old, order, rank, _sparse.unsigned(indices), edges)
-        return order, indptr, indices, edges
+        indptr, indices = _offsets(np.diff(self._indptr)[order]), np.empty_like(self._indices)
+        begins, (old, new) = indptr[rank], map(_sparse.unsigned, (self._indices, indices))
+        _sparse.over_rows(_sparse.renamed_rows, self._indptr, old, rank, begins, new)
+        return Layout(NeighborGraph(indptr, indices, _sparse.EMPTY), self._indptr, begins, order)
 
     def nearest(self, k: int, pad: bool = False) -> tuple[NDArray[np.intp], Array]:
         """The k nearest others of every sample, nearest first: indices and distances, (m, k) each.
@@ -292,18 +322,51 @@ class NeighborGraph:
         return f"NeighborGraph({self.n_points} points, {self.n_edges} edges, {where})"
 
 
-def _morton_code(X: Array) -> NDArray[np.uint64]:
-    """The place of each point on a Morton curve of its leading three principal coordinates, 20 bits each."""
-    Y = X - X.mean(axis=0)
-    if Y.shape[1] > 3:
-        Y = Y @ np.linalg.eigh(Y.T @ Y)[1][:, -3:]
-    low, span = Y.min(axis=0), np.ptp(Y, axis=0).max()
-    cells = ((Y - low) * ((2**20 - 1) / span if span > 0 else 0.0)).astype(np.uint64)
-    code = np.zeros(len(X), np.uint64)
-    for bit in range(20):
-        for axis in range(cells.shape[1]):
-            code |= ((cells[:, axis] >> np.uint64(bit)) & np.uint64(1)) << np.uint64(3 * bit + axis)
-    return code
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The order in which operators on a graph keep its samples in memory: their own, or, where there are many, one
+    that keeps neighbours together, so that a step finds what it needs in cache.
+
+    Functions (m,) or (m, c) and edge values (E,) are sorted into this order and back; in the samples' own order both
+    do nothing.
+    """
+
+    pattern: NeighborGraph  # the graph in this order; its distances may be missing
+    indptr: IntArray  # of the graph
+    begins: IntArray  # where each row of the graph begins in the pattern, (m,)
+    order: NDArray[np.uint32] | None = None
+
+    def sort(self, f: Array) -> Array:
+        return self._reordered(_sparse.gather, f)
+
+    def unsort(self, f: Array) -> Array:
+        return self._reordered(_sparse.scatter, f)
+
+    def sort_edges(self, values: Any) -> Any:
+        return self._moved(values, self.indptr[:-1], self.begins)
+
+    def unsort_edges(self, values: Any) -> Any:
+        return self._moved(values, self.begins, self.indptr[:-1])
+
+    def _reordered(self, loop: Callable[..., None], f: Array) -> Array:
+        if self.order is None:
+            return f
+        out = np.empty(f.shape)
+        _sparse.over_rows(loop, self.indptr, self.order, f.reshape(len(f), -1), out.reshape(len(f), -1))
+        return out
+
+    def _moved(self, values: Any, source: IntArray, target: IntArray) -> Any:
+        if self.order is None:
+            return values
+        out = np.empty_like(values)
+        _sparse.over_rows(_sparse.copy_rows, self.indptr, source, target, values, out)
+        return out
+
+
+def _offsets(counts: IntArray) -> IntArray:
+    """indptr from the number of entries in each row."""
+    ends = np.cumsum(counts, dtype=np.int64)
+    return np.concatenate([[0], ends]).astype(_sparse.index_dtype(int(ends[-1])))
 
 
 def _check_distances(rows: IntArray, columns: IntArray, distance: Array) -> None:
@@ -368,7 +431,7 @@ def _by_rule(X: Array, k: int, rule: str, delta: float) -> NeighborGraph:
     if rule in ("and", "or"):
         pattern = near.matrix(np.ones(near.n_edges))
         pattern = sp.csr_array(pattern.multiply(pattern.T) if rule == "and" else pattern + pattern.T)
-        return NeighborGraph._finish(pattern.indptr, pattern.indices, X)
+        return NeighborGraph._finish(pattern.indptr, pattern.indices, X, near._order)
     # r_k is 1-Lipschitz, so d ≤ δ√(r_i r_j) implies d ≤ δ√(r_i (r_i + d)), that is d ≤ c r_i
     r = _check.apart(near.nearest(k)[1][:, -1], k, "threshold is 0")
     c = 0.5 * (delta**2 + np.sqrt(delta**4 + 4 * delta**2))

@@ -1,6 +1,7 @@
 """Neighbour search: the k nearest or all within a radius, exact or approximate, a block of rows at a time.
 
 Each search yields indices only; `graph` computes the distances, so that they are exact whatever found the neighbours.
+A tree is asked for the samples along a curve, which takes half the time of a random order: what it visits is in cache.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ordiff import _check
 from ordiff._check import Array, IntArray
@@ -25,21 +27,46 @@ def _centred(X: Array) -> Array:
     return X - X.mean(axis=0)
 
 
-def nearest(X: Array, k: int, method: str, random_state: int | None) -> Iterator[tuple[int, IntArray]]:
-    """(first row, indices of the k nearest, self counted) in blocks; coincident points may crowd a row's self out."""
+def along_curve(X: Array) -> NDArray[np.uint32]:
+    """The samples along a Morton curve of their leading three principal coordinates, 20 bits each, (m,)."""
+    Y = X - X.mean(axis=0)
+    if Y.shape[1] > 3:
+        Y = Y @ np.linalg.eigh(Y.T @ Y)[1][:, -3:]
+    low, span = Y.min(axis=0), np.ptp(Y, axis=0).max()
+    code = np.zeros(len(X), np.uint64)
+    for axis in range(Y.shape[1]):
+        cell = ((Y[:, axis] - low[axis]) * ((2**20 - 1) / span if span > 0 else 0.0)).astype(np.uint64)
+        # two zeros between any two bits
+        for shift, mask in _SPREAD:
+            cell = (cell | (cell << np.uint64(shift))) & np.uint64(mask)
+        code |= cell << np.uint64(axis)
+    return np.argsort(code, kind="stable").astype(np.uint32)
+
+
+_SPREAD = (
+    (32, 0x001F00000000FFFF), (16, 0x001F0000FF0000FF), (8, 0x100F00F00F00F00F), (4, 0x10C30C30C30C30C3),
+    (2, 0x1249249249249249),
+)  # fmt: skip
+
+
+def nearest(
+    X: Array, k: int, method: str, random_state: int | None, order: IntArray
+) -> Iterator[tuple[IntArray, IntArray]]:
+    """(samples, indices of the k nearest of each, self counted) in blocks; coincident points may crowd a sample's self
+    out. order: all samples, so that near ones follow each other."""
     if method == "auto":
         big = X.shape[1] > _TREE_DIMENSION and len(X) > _APPROXIMATE_SIZE
         method = "approximate" if big and _has_pynndescent() else "exact"
     if method == "approximate":
         return _descent(_centred(X), k, random_state)
-    return _tree(X, k) if X.shape[1] <= _TREE_DIMENSION else _all_pairs(_centred(X), k)
+    return _tree(X, k, order) if X.shape[1] <= _TREE_DIMENSION else _all_pairs(_centred(X), k)
 
 
-def within(X: Array, radius: Array) -> Iterator[tuple[IntArray, IntArray]]:
-    """(indices, number in each row) of all points within the radius (m,) of each, and perhaps a few at the rim, where
-    rounding decides; self included; in blocks of rows."""
+def within(X: Array, radius: Array, order: IntArray) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+    """(samples, indices, number of each sample) of all points within the radius (m,) of each, and perhaps a few at the
+    rim, where rounding decides; self included; in blocks of samples. order: as for `nearest`."""
     radius = radius * (1 + 1e-9)
-    return _tree_within(X, radius) if X.shape[1] <= _TREE_DIMENSION else _all_pairs_within(_centred(X), radius)
+    return _tree_within(X, radius, order) if X.shape[1] <= _TREE_DIMENSION else _all_pairs_within(_centred(X), radius)
 
 
 def _has_pynndescent() -> bool:
@@ -48,25 +75,27 @@ def _has_pynndescent() -> bool:
     return find_spec("pynndescent") is not None
 
 
-def _tree(X: Array, k: int) -> Iterator[tuple[int, IntArray]]:
+def _tree(X: Array, k: int, order: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
     from scipy.spatial import cKDTree
 
     tree = cKDTree(X)
     step = max(1, _BLOCK // k)
     for start in range(0, len(X), step):
-        yield start, tree.query(X[start : start + step], k, workers=-1)[1]
+        samples = order[start : start + step]
+        yield samples, tree.query(X[samples], k, workers=-1)[1]
 
 
-def _all_pairs(X: Array, k: int) -> Iterator[tuple[int, IntArray]]:
+def _all_pairs(X: Array, k: int) -> Iterator[tuple[IntArray, IntArray]]:
     from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
     step = max(1, _BLOCK // k)
     for start in range(0, len(X), step):
-        yield start, search.kneighbors(X[start : start + step], return_distance=False)
+        samples = np.arange(start, min(start + step, len(X)))
+        yield samples, search.kneighbors(X[samples], return_distance=False)
 
 
-def _descent(X: Array, k: int, random_state: int | None) -> Iterator[tuple[int, IntArray]]:
+def _descent(X: Array, k: int, random_state: int | None) -> Iterator[tuple[IntArray, IntArray]]:
     try:
         from pynndescent import NNDescent
     except ImportError:
@@ -81,29 +110,29 @@ def _descent(X: Array, k: int, random_state: int | None) -> Iterator[tuple[int, 
 
         exact = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
         found[short] = exact.kneighbors(X[short], return_distance=False)
-    yield 0, found
+    yield np.arange(len(X)), found
 
 
-def _tree_within(X: Array, radius: Array) -> Iterator[tuple[IntArray, IntArray]]:
+def _tree_within(X: Array, radius: Array, order: IntArray) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
     from scipy.spatial import cKDTree
 
     tree = cKDTree(X)
-    counts = tree.query_ball_point(X, radius, workers=-1, return_length=True)
+    counts = tree.query_ball_point(X[order], radius[order], workers=-1, return_length=True)
     start = 0
     while start < len(X):
         # as many rows as fit, each as wide as the widest
         widest = np.maximum.accumulate(counts[start:])
         step = max(1, int(np.searchsorted(widest * np.arange(1, widest.size + 1), _BLOCK, side="right")))
-        rows = slice(start, start + step)
+        samples, most = order[start : start + step], int(counts[start : start + step].max())
         # the bound is strict and its square must not underflow, or a sample would not find even itself
-        most, reach = int(counts[rows].max()), max(np.nextafter(radius[rows].max(), np.inf), 1e-150)
-        distance, found = tree.query(X[rows], [*range(1, most + 1)], distance_upper_bound=reach, workers=-1)
-        kept = distance <= radius[rows, None]
-        yield found[kept].astype(np.int32), kept.sum(axis=1)
+        reach = max(np.nextafter(radius[samples].max(), np.inf), 1e-150)
+        distance, found = tree.query(X[samples], [*range(1, most + 1)], distance_upper_bound=reach, workers=-1)
+        kept = distance <= radius[samples, None]
+        yield samples, found[kept].astype(np.int32), kept.sum(axis=1)
         start += step
 
 
-def _all_pairs_within(X: Array, radius: Array) -> Iterator[tuple[IntArray, IntArray]]:
+def _all_pairs_within(X: Array, radius: Array) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
     from sklearn.metrics.pairwise import euclidean_distances
 
     step = max(1, _BLOCK // len(X))
@@ -113,4 +142,4 @@ def _all_pairs_within(X: Array, radius: Array) -> Iterator[tuple[IntArray, IntAr
         square = euclidean_distances(X[rows], X, squared=True, X_norm_squared=squares[rows], Y_norm_squared=squares)
         kept = square <= radius[rows, None] ** 2 + 1e-12 * squares.max()
         kept[rows - start, rows] = True  # which rounding may lose when the radius is tiny
-        yield np.nonzero(kept)[1].astype(np.int32), kept.sum(axis=1)
+        yield rows, np.nonzero(kept)[1].astype(np.int32), kept.sum(axis=1)

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ordiff import _check, _sparse
 from ordiff._check import Array
@@ -26,10 +25,6 @@ from ordiff.graph import NeighborGraph
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
-
-
-# From this many steps on this many edges the operator is sorted for locality first.
-_MANY_STEPS, _MANY_EDGES = 30, 2_000_000
 
 
 class Generator(ABC):
@@ -110,7 +105,10 @@ class Chain(Generator):
 
 
 class MarkovOperator(Chain):
-    """One sparse row-stochastic matrix on a neighbour graph, as `Kernel.operator` makes it."""
+    """One sparse row-stochastic matrix on a neighbour graph, as `Kernel.operator` makes it.
+
+    ``data`` are its edge values in the order of the graph, (E,), or, if ``sorted``, in that of the graph's layout.
+    """
 
     def __init__(
         self,
@@ -119,24 +117,33 @@ class MarkovOperator(Chain):
         eps: float,
         density: Array,
         *,
+        sorted: bool = False,
         kernel: Any = None,
         twin: Callable[[], Generator] | None = None,
     ) -> None:
-        self.graph, self._data, self.eps, self.kernel, self._twin = graph, data, eps, kernel, twin
+        self.graph, self.eps, self.kernel, self._twin = graph, eps, kernel, twin
+        self._stored = data if sorted else graph._layout.sort_edges(data)
         self.density = density.copy()
         self.density.flags.writeable = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_sorted"}
+        # in the order of the graph: another machine may lay it out otherwise
+        return {**self.__dict__, "_stored": self._data}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._stored = self.graph._layout.sort_edges(self._stored)
         self.density.flags.writeable = False
 
     @property
+    def _data(self) -> Array:
+        """The edge values in the order of the graph, (E,). Of a large operator a copy, which is not kept."""
+        return self.graph._layout.unsort_edges(self._stored)
+
+    @property
     def matrix(self) -> sp.csr_array:
-        """P as a SciPy matrix. It shares its memory with the operator and the graph, and is read-only: `.copy()` it
-        for functions that work in place."""
+        """P as a SciPy matrix. It shares its memory with the graph (a small one with the operator too), and is
+        read-only: `.copy()` it for functions that work in place."""
         data = self._data.view()
         data.flags.writeable = False
         return self.graph.matrix(data)
@@ -147,41 +154,37 @@ class MarkovOperator(Chain):
 
     def staying(self) -> Array:
         """P_ii, the probability of staying put, (m,)."""
-        return self._data[self.graph.selves]
+        own = self.graph.selves - self.graph._indptr[:-1]
+        return self._stored[self.graph._layout.begins + own]
 
     def undirected(self) -> Generator:
         if self._twin is None:
             raise ValueError("this operator was not built by a kernel, so its driftless twin is unknown.")
         return self._twin()
 
-    @cached_property
-    def _sorted(self) -> tuple[NDArray[np.uint32], MarkovOperator]:
-        """The samples in an order that keeps neighbours together, and this operator in that order."""
-        order, indptr, indices, edges = self.graph.local_order
-        pattern = NeighborGraph(indptr, indices, _sparse.EMPTY)
-        return order, MarkovOperator(pattern, self._data[edges], self.eps, self.density[order])
-
     def _steps(self, f: Array, steps: int, *, forward: bool) -> Array:
-        # a sorted copy takes the time of some ten steps to make, and each step then takes half as long
-        if steps < _MANY_STEPS or self.graph.n_edges < _MANY_EDGES:
-            return super()._steps(f, steps, forward=forward)
-        order, chain = self._sorted
-        out = np.empty_like(f)
-        out[order] = Chain._steps(chain, f[order], steps, forward=forward)
-        return out
+        layout = self.graph._layout
+        pattern, f = layout.pattern, layout.sort(f)
+        for _ in range(steps):
+            if forward:
+                f = _sparse.push(pattern._indptr, pattern._indices, self._stored, f)
+            else:
+                f = over_neighbors(pattern, self._stored, f)
+        return layout.unsort(f)
 
     def _pull(self, f: Array) -> Array:
-        return over_neighbors(self.graph, self._data, f)
-
-    def _increment(self, f: Array) -> Array:
-        many = f.reshape(len(f), -1)
-        out = np.empty_like(many)
-        indices = _sparse.unsigned(self.graph._indices)
-        _sparse.over_rows(_sparse.pull_difference, self.graph._indptr, indices, self._data, many, out)
-        return out.reshape(f.shape)
+        return self._steps(f, 1, forward=False)
 
     def _push(self, mass: Array) -> Array:
-        return _sparse.push(self.graph._indptr, self.graph._indices, self._data, mass)
+        return self._steps(mass, 1, forward=True)
+
+    def _increment(self, f: Array) -> Array:
+        layout = self.graph._layout
+        pattern, many = layout.pattern, layout.sort(f).reshape(len(f), -1)
+        out = np.empty_like(many)
+        indices = _sparse.unsigned(pattern._indices)
+        _sparse.over_rows(_sparse.pull_difference, pattern._indptr, indices, self._stored, many, out)
+        return layout.unsort(out.reshape(f.shape))
 
     def __repr__(self) -> str:
         return f"MarkovOperator({self.graph.n_points} points, {self.graph.n_edges} edges, eps={self.eps:g})"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ordiff import _check, _sparse
-from ordiff._check import Array
+from ordiff._check import Array, IntArray
 from ordiff.geometry import balanced_density, intrinsic_dimension, knn_density, usual_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.bandwidth import Bandwidth
@@ -163,9 +163,9 @@ class Kernel:
             weight = _check.node_or_scalar(weight, graph.n_points, "weight", positive=True).copy()
             log_weight = np.log(weight) + (log_weight if log_weight.size else 0.0)
         kernel = self.on(graph)
-        data = kernel._rows(graph, eps, log_weight)
+        data = kernel._rows(graph, eps, log_weight, begins=graph._layout.begins)
         twin = _Twin(kernel, graph, eps, q.copy(), alpha, weight)
-        op = MarkovOperator(graph, data, eps, q, kernel=kernel, twin=twin)
+        op = MarkovOperator(graph, data, eps, q, sorted=True, kernel=kernel, twin=twin)
         kernel._warn_of_step(graph, op)
         return op
 
@@ -188,21 +188,27 @@ class Kernel:
             return knn_density(graph, k=usual_neighbors(graph, _DENSITY_NEIGHBORS), dimension=d)
         return _check.node_or_scalar(density, graph.n_points, "density", positive=True)
 
-    def _rows(self, graph: NeighborGraph, eps: float, log_weight: Array, strict: bool = True) -> Array:
-        """The edge values of P, (E,), a block of rows at a time. A row without mass is an error, or keeps its log K."""
+    def _rows(
+        self, graph: NeighborGraph, eps: float, log_weight: Array, strict: bool = True, begins: IntArray | None = None
+    ) -> Array:
+        """The edge values of P, (E,), a block of rows at a time. A row without mass is an error, or keeps its log K.
+
+        begins: where each row goes, (m,), when not to its place in the graph.
+        """
         terms = _Terms.of(self, graph, eps)
         profile = as_profile(self.profile)
         indptr, indices = graph._indptr, _sparse.unsigned(graph._indices)
+        begins = indptr[:-1] if begins is None else begins
         out = np.empty(graph.n_edges)
 
         def block(start: int, stop: int) -> int:
-            edges = slice(indptr[start], indptr[stop])
+            u = np.empty(indptr[stop] - indptr[start])
             _sparse.exponents(
                 start, stop, indptr, indices, graph._sqdist, *terms.arrays, terms.edges(graph, start, stop),
-                terms.constant, terms.left, terms.right, terms.clamp, out,
+                terms.constant, terms.left, terms.right, terms.clamp, u,
             )  # fmt: skip
-            out[edges] = profile.log_value(out[edges])
-            return int(_sparse.normalise(start, stop, indptr, indices, log_weight, out))
+            logs = profile.log_value(u)
+            return int(_sparse.normalise(start, stop, indptr, indices, logs, log_weight, begins, out))
 
         for failed in _sparse.over_blocks(block, indptr, threaded=terms.threaded):
             if failed >= 0 and strict:
