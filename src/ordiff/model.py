@@ -395,7 +395,7 @@ def save(model: SnapshotSDE, path: str | Path) -> None:
 def load(path: str | Path) -> SnapshotSDE:
     """Read a model that `SnapshotSDE.save` wrote."""
     try:
-        with np.load(Path(path), allow_pickle=False) as file:
+        with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         meta = json.loads(bytes(arrays.pop("meta")))
         known = meta["kind"] == "ordiff.SnapshotSDE"

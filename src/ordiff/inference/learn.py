@@ -37,7 +37,9 @@ _SPACING = 1.05
 _REACH, _MOST_NEIGHBORS = 4.0, 400
 # States of the coarse chain, and the most of the final one; steps within the horizon of either.
 _COARSE_STATES, _MOST_STATES = 400, 4000
-_COARSE_STEPS, _STEPS, _FEWEST_STEPS = 20, 40, 8
+_COARSE_STEPS, _STEPS, _FEWEST_STEPS, _MOST_STEPS = 20, 40, 8, 80
+# The step times the rate at which the drift changes, at most.
+_TURN = 0.35
 _COARSE_BASIS, _BASIS = 25, 120
 # A density below this share of a uniform one is as good as none.
 _FLOOR = 2.5e-3
@@ -105,6 +107,8 @@ class Seen:
             horizon = _check.positive(horizon, "horizon")
         else:
             t = _check.times(times, m)
+            if start is not None and horizon is not None:
+                horizon = max(horizon, float(t.max()))  # a fitted chain can go on
             horizon = float(t.max()) if horizon is None else _check.positive(horizon, "horizon")
             _check.within_horizon(t, horizon)
         w = np.ones(m) if weights is None else _check.nodes(weights, m, "sample_weight")
@@ -380,11 +384,25 @@ def _levels(seen: Seen, fitted: Fitted) -> tuple[float, float, float]:
     return float(low), float(high), float(drift)
 
 
+def _fastest(seen: Seen, fitted: Fitted) -> float:
+    """How fast the drift changes in space, 1/time: its difference to the 10th neighbour, high over the samples."""
+    from scipy.spatial import cKDTree
+
+    X = seen.X if len(seen.X) <= 5000 else seen.X[:: len(seen.X) // 5000]
+    distance, near = cKDTree(X).query(X, 11, workers=-1)
+    drift = fitted.drift(X)
+    change = np.linalg.norm(drift[near[:, -1]] - drift, axis=1)
+    return float(np.quantile(change / np.maximum(distance[:, -1], np.finfo(float).tiny), 0.9))
+
+
 def _design(settings: Any, seen: Seen, coarse: Fitted) -> tuple[States, float]:
     """States and step for noise and drift of this size."""
     low, high, drift = _levels(seen, coarse)
     d, horizon = coarse.states.dimension, seen.horizon
-    eps = horizon / _STEPS if settings.eps == "auto" else _check.positive(settings.eps, "eps")
+    if settings.eps == "auto":
+        eps = float(np.clip(_TURN / _fastest(seen, coarse), horizon / _MOST_STEPS, horizon / _STEPS))
+    else:
+        eps = _check.positive(settings.eps, "eps")
     if settings.spacing != "auto":
         spacing = _check.positive(settings.spacing, "spacing")
     else:
@@ -453,7 +471,10 @@ def _learn(
     if settings.action > 0:
         tangents = TangentSpaces.fit(states.graph, usual_neighbors(states.graph, 12), dimension=states.dimension)
         problem.action, problem.action_strength = Action(tangents), float(settings.action)
-    auto = tuple(getattr(settings, f"smooth_{b.target}", 0.0) == "auto" for b in parameters.blocks)
+    auto = tuple(
+        (settings.smooth_noise if b.target == "noise" else settings.smooth_ordering) == "auto" and b.penalty is not None
+        for b in parameters.blocks
+    )
     small = parameters.size <= 1500 and not {"eps", "density", "scale"} & set(settings.learn)
     solution = optimise(
         problem, a, auto=auto, max_iter=settings.max_iter, tol=settings.tol, updates=updates, curvature=small

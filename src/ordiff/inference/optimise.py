@@ -201,11 +201,10 @@ def optimise(
     interrupted, covariance, decrement, loss = False, None, np.inf, np.inf
     try:
         matrix = _plus(problem.penalty(), 0.05)
-        left, rounds = max_iter, (updates if any(auto) else 0) + (2 if curvature else 1)
+        rounds = (updates if any(auto) else 0) + (2 if curvature else 1)
         for round_ in range(rounds):
-            before = len(problem.history.losses)
-            a, loss = problem.minimise(a, matrix, max(10, min(left, 100 if round_ == 0 and curvature else left)), tol)
-            left -= len(problem.history.losses) - before
+            # the first metric knows only the penalties: no need to go all the way in it
+            a, loss = problem.minimise(a, matrix, min(max_iter, 100) if round_ == 0 and curvature else max_iter, tol)
             if not curvature:
                 break
             F, penalty = problem.information(a), problem.penalty()
@@ -215,7 +214,7 @@ def optimise(
                 changed = _update_strengths(problem, a, covariance, auto)
                 problem.history.lowest = np.inf  # another function from here on
             matrix = _plus(_square(problem.penalty()) + F, 1e-4)
-            if (not changed and decrement < _NATS) or left <= 0:
+            if not changed and decrement < _NATS:
                 break
         if not curvature:
             _, g = problem.value_and_gradient(a)
@@ -262,7 +261,7 @@ def _update_strengths(problem: Problem, a: Array, covariance: Array, auto: tuple
         if free and block.penalty is not None:
             A = block.penalty
             floor = 1e-12 * A.max()
-            rank = int(np.sum(A > floor))
+            rank = np.count_nonzero(floor < A)
             used = rank - 2 * block.strength * m * float(np.diag(covariance)[part] @ A)
             wanted = max(used, 0.1) / (2 * m * max(block.roughness(a[part])[0], 1e-300))
             wanted = float(np.clip(wanted, block.strength / 30, block.strength * 30))

@@ -1,0 +1,291 @@
+"""`SnapshotSDE`: what it learns against the truth, how it fails, and what scikit-learn expects of it."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import ordiff as od
+from ordiff import SnapshotSDE
+
+pytestmark = pytest.mark.filterwarnings("ignore:the process does not reach")
+
+
+@pytest.fixture(scope="module")
+def process():
+    """A small OU data set with its times."""
+    return od.datasets.ornstein_uhlenbeck(500, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(process):
+    return SnapshotSDE(process.start, noise="constant", basis=30).fit(process.X, process.times)
+
+
+def errors(model, data) -> dict[str, float]:
+    """As the paper measures: the ordering is 0 at the start."""
+    l = data.ordering - data.ordering_at(np.atleast_2d(data.start))[0]
+    rho = np.broadcast_to(data.noise, l.shape)
+    return {
+        "pearson": np.corrcoef(model.ordering_, l)[0, 1],
+        "ordering": np.sqrt(np.mean((model.ordering_ - l) ** 2) / np.mean(l**2)),
+        "mean": abs(model.ordering_.mean() / l.mean() - 1),
+        "noise": np.sqrt(np.mean((model.noise_ - rho) ** 2) / np.mean(rho**2)),
+        "noise_pearson": np.corrcoef(model.noise_, rho)[0, 1] if np.ptp(rho) > 0 else 1.0,
+        "covered": np.mean(np.abs(model.ordering_ - l) <= 2 * model.ordering_std_),
+        "noise_covered": np.mean(np.abs(np.log(model.noise_ / rho)) <= 2 * model.log_noise_std_),
+    }
+
+
+# ------------------------------------------------------------------------------------------- right numbers
+
+
+def test_nonlinear_with_times_known() -> None:
+    """The paper's second problem, one of the five seeds of benchmarks/RESULTS.md, with default settings."""
+    data = od.datasets.nonlinear(random_state=1)
+    model = SnapshotSDE(data.start).fit(data.X, data.times)
+    found = errors(model, data)
+    assert model.converged_
+    assert found["pearson"] > 0.999
+    assert found["ordering"] < 0.035
+    assert found["mean"] < 0.03
+    assert found["noise_pearson"] > 0.94
+    assert found["noise"] < 0.10
+    assert found["covered"] > 0.85
+    assert found["noise_covered"] > 0.85
+    # the noise rises again beyond |x| = 2π
+    radius = np.linalg.norm(data.X, axis=1)
+    near, far = np.abs(radius - 2 * np.pi) < 0.4, radius > 8.5
+    assert model.noise_[far].mean() > 1.05 * model.noise_[near].mean()
+
+
+def test_ornstein_uhlenbeck_with_times_known(fitted, process) -> None:
+    found = errors(fitted, process)
+    assert found["pearson"] > 0.997
+    assert found["noise"] < 0.08
+    assert fitted.converged_
+    assert np.sqrt(np.mean((fitted.drift_ - process.drift) ** 2) / np.mean(process.drift**2)) < 0.15
+
+
+def test_what_was_learned_is_what_the_operator_does(fitted) -> None:
+    """Drift and noise read back from the operator, at states well inside."""
+    moments = fitted.moments()
+    drift = fitted.predict_drift(fitted.states_.points)
+    degree = np.diff(fitted.graph_.indptr)
+    inside = degree > np.quantile(degree, 0.5)
+    off = np.linalg.norm(moments.drift - drift, axis=1)[inside]
+    assert np.median(off) < 0.15 * np.median(np.linalg.norm(drift, axis=1))
+    diffusion = np.trace(moments.diffusion, axis1=1, axis2=2)[inside] / 2
+    assert np.median(diffusion) == pytest.approx(0.5 * fitted.noise_.mean() ** 2, rel=0.15)
+
+
+def test_times_unknown_and_the_profile(process) -> None:
+    """Without times the interval for the noise is wide, and says so; it holds the truth."""
+    model = SnapshotSDE(
+        process.start, noise="constant", basis=30, time_density=process.time_density, horizon=process.horizon
+    )
+    with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):  # how flat it is depends on the seed
+        model.fit(process.X)
+    assert errors(model, process)["pearson"] > 0.99
+    profile = model.profile("noise", model.noise_.mean() * np.geomspace(0.4, 2.5, 11))
+    low, high = profile.interval
+    assert low < np.sqrt(2) < high
+    assert profile.nats.min() > -0.5
+
+
+def test_a_cycle_by_a_local_ordering_with_learned_speed() -> None:
+    data = od.datasets.limit_cycle(1200, random_state=0)
+
+    def phase(points):
+        return od.Ordering.cyclic(np.arctan2(points[:, 1], points[:, 0]), 2 * np.pi)
+
+    model = SnapshotSDE(
+        data.start, eps=0.08, learn=("ordering", "speed", "noise"), noise="constant", ordering=phase, basis=25,
+        spacing=0.12,
+    ).fit(data.X, data.times)  # fmt: skip
+    around = np.stack([-data.X[:, 1], data.X[:, 0]], axis=1) / np.linalg.norm(data.X, axis=1)[:, None]
+    learned, true = ((drift * around).sum(axis=1) for drift in (model.drift_, data.drift))
+    assert learned.mean() == pytest.approx(true.mean(), rel=0.07)
+    assert np.corrcoef(learned, true)[0, 1] > 0.8
+    assert model.noise_.mean() == pytest.approx(0.4, rel=0.12)
+
+
+def test_two_fates_of_a_double_well() -> None:
+    data = od.datasets.double_well(1500, random_state=0)
+    model = SnapshotSDE(data.start, noise="constant", basis=60).fit(data.X, data.times)
+    assert errors(model, data)["noise"] < 0.1
+    fates = model.fate_probabilities({"left": data.X[:, 0] < -1.9, "right": data.X[:, 0] > 1.9})
+    np.testing.assert_allclose(fates.sum(axis=1), 1)
+    assert np.sqrt(np.mean((fates[:, 1] - data.fate) ** 2)) < 0.06
+
+
+@pytest.mark.parametrize("name", ["valley", "sphere"])
+def test_other_processes_with_a_known_answer(name: str) -> None:
+    data = getattr(od.datasets, name)(random_state=0)
+    model = SnapshotSDE(data.start).fit(data.X, data.times)
+    found = errors(model, data)
+    assert found["pearson"] > 0.99
+    assert found["noise"] < 0.2
+
+
+# ------------------------------------------------------------------------------------------- after the fit
+
+
+def test_new_points_agree_with_the_samples(fitted, process) -> None:
+    np.testing.assert_allclose(fitted.predict(process.X), fitted.ordering_)
+    np.testing.assert_allclose(fitted.predict_noise(process.X), fitted.noise_)
+    np.testing.assert_allclose(fitted.predict_drift(process.X), fitted.drift_)
+    assert abs(fitted.predict(process.start[None, :])[0]) < 0.01 * np.ptp(fitted.ordering_)
+
+
+def test_score_is_a_log_density_that_prefers_the_right_times(fitted, process) -> None:
+    fresh = od.datasets.ornstein_uhlenbeck(300, random_state=9)
+    right = fitted.score(fresh.X, fresh.times)
+    wrong = fitted.score(fresh.X, np.random.default_rng(0).permutation(fresh.times))
+    assert right > wrong + 0.3
+
+
+def test_simulated_paths_have_the_law_of_the_process(fitted) -> None:
+    """OU at its horizon: mean 5 e^{−Θt}, variance (1 − e^{−2Θt})/Θ."""
+    times, paths = fitted.simulate(4000, 1.0, random_state=0)
+    assert paths.shape == (4000, times.size, 2)
+    theta = np.array([1.8, 1.2])
+    np.testing.assert_allclose(paths[:, -1].mean(axis=0), 5 * np.exp(-theta * times[-1]), atol=0.2)
+    np.testing.assert_allclose(paths[:, -1].var(axis=0), (1 - np.exp(-2 * theta * times[-1])) / theta, rtol=0.25)
+
+
+def test_summary_is_plain(fitted) -> None:
+    text = fitted.summary(length="mm", time="h")
+    assert "mm per square root of h" in text
+    assert "converged" in text
+
+
+def test_bootstrap_agrees_with_the_curvature(fitted) -> None:
+    laplace, boot = fitted.uncertainty(), fitted.uncertainty(n_boot=8)
+    assert 0.4 < np.median(boot.ordering) / np.median(laplace.ordering) < 2.5
+
+
+def test_save_and_load(fitted, process, tmp_path) -> None:
+    path = tmp_path / "model.npz"
+    fitted.save(path)
+    again = od.load(path)
+    for name in ("ordering_", "noise_", "drift_", "ordering_std_", "eps_", "loss_", "converged_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(fitted, name))
+    np.testing.assert_array_equal(again.predict(process.X), fitted.predict(process.X))
+    np.testing.assert_allclose(again.operator_.matrix.data, fitted.operator_.matrix.data)
+    assert again.score(process.X, process.times) == pytest.approx(fitted.score(process.X, process.times))
+    assert again.summary() == fitted.summary()
+
+
+def test_damaged_and_foreign_files_say_so(fitted, tmp_path) -> None:
+    path = tmp_path / "model.npz"
+    fitted.save(path)
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(ValueError, match="damaged"):
+        od.load(path)
+    (tmp_path / "other.npz").write_text(json.dumps({"kind": "other"}))
+    with pytest.raises(ValueError, match="not a model saved by ordiff"):
+        od.load(tmp_path / "other.npz")
+    np.savez(tmp_path / "arrays.npz", a=np.ones(3))
+    with pytest.raises(ValueError, match="not a model saved by ordiff"):
+        od.load(tmp_path / "arrays.npz")
+    with pytest.raises(FileNotFoundError):
+        od.load(tmp_path / "none.npz")
+
+
+def test_an_outlier_does_not_stop_the_fit_and_is_named(process) -> None:
+    X = process.X.copy()
+    X[7] = [40.0, -40.0]
+    with pytest.warns(od.OrdiffWarning, match=r"does not reach .*\(.*7.*\)"):
+        model = SnapshotSDE(process.start, noise="constant", basis=20).fit(X, process.times)
+    assert 7 in model.unreached_
+    assert model.noise_[np.arange(500) != 7].mean() == pytest.approx(np.sqrt(2), rel=0.12)
+
+
+def test_an_interrupt_returns_the_best_so_far(process, monkeypatch) -> None:
+    from ordiff.inference.optimise import Problem
+
+    original, calls = Problem.value_and_gradient, []
+
+    def interrupted(self, a):
+        calls.append(1)
+        if len(calls) == 150:
+            raise KeyboardInterrupt
+        return original(self, a)
+
+    monkeypatch.setattr(Problem, "value_and_gradient", interrupted)
+    with pytest.warns(od.OrdiffWarning, match="not confirmed"):
+        model = SnapshotSDE(process.start, noise="constant", basis=30).fit(process.X, process.times)
+    assert not model.converged_
+    assert np.isfinite(model.ordering_).all()
+
+
+# ------------------------------------------------------------------------------------------- wrong input
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"times": None}, "give time_density"),
+        ({"times": -1.0}, "must not be negative"),
+        ({"times": np.nan}, "NaN"),
+        ({"horizon": 0.5}, "outside"),
+        ({"start": [900.0, 0.0]}, "far from all samples"),
+        ({"start": None}, "start is None"),
+        ({"start": [1, 2]}, "may be a point"),
+        ({"eps": 0.0}, "eps"),
+        ({"noise": -1.0, "learn": ("ordering",)}, "noise"),
+        ({"learn": ("everything",)}, "learn must name"),
+        ({"states": "grid"}, "states must be one of"),
+        ({"learn": ("noise",)}, "neither given"),
+    ],
+)
+def test_wrong_input_says_what_is_wrong(process, change, message) -> None:
+    times = process.times.copy()
+    settings = {"start": process.start, "basis": 10}
+    if "times" in change:
+        value = change["times"]
+        times = None if value is None else np.where(np.arange(times.size) == 3, value, times)
+    else:
+        settings |= change
+    with pytest.raises(ValueError, match=message):
+        SnapshotSDE(**settings).fit(process.X, times)
+
+
+def test_too_few_points() -> None:
+    with pytest.raises(ValueError, match="minimum of 10"):
+        SnapshotSDE(0).fit(np.zeros((3, 2)), np.ones(3))
+
+
+# ------------------------------------------------------------------------------------------- scikit-learn
+
+
+def test_clone_and_parameters(fitted) -> None:
+    other = clone(fitted)
+    assert not hasattr(other, "ordering_")
+    assert other.get_params()["basis"] == 30
+    assert other.set_params(basis=12).basis == 12
+
+
+def test_in_a_pipeline(process) -> None:
+    model = make_pipeline(StandardScaler(), SnapshotSDE(0, noise="constant", basis=12))
+    X = np.concatenate([process.start[None, :], process.X])
+    times = np.concatenate([[0.0], process.times])
+    model.fit(X, times)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_grid_search_over_smoothness(process) -> None:
+    search = GridSearchCV(
+        SnapshotSDE(process.start, noise="constant", basis=15, max_iter=60),
+        {"smooth_ordering": [1e-3, 1e-1]}, cv=2, error_score="raise",
+    )  # fmt: skip
+    search.fit(process.X, process.times)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
