@@ -287,6 +287,8 @@ def learn(settings: Any, seen: Seen, report: Report | None) -> Fitted:
     if settings.states == "samples":
         return _learn_on_samples(settings, seen, report)
     coarse = _look(settings, seen, report)
+    if coarse.solution.interrupted:
+        return coarse
     for attempt in range(2):
         states, eps = _design(settings, seen, coarse)
         fitted = _learn(settings, seen, states, eps, coarse, report)
@@ -307,6 +309,15 @@ def _check_settings(settings: Any) -> None:
     elif settings.noise is None or "noise" not in settings.learn:
         _check.positive(settings.noise, "noise")
     _check.option(settings.speed, "speed", ("constant", "field"))
+    for name in ("eps", "spacing"):
+        if getattr(settings, name) != "auto":
+            _check.positive(getattr(settings, name), name)
+    _check.count(settings.max_iter, "max_iter", 1)
+    _check.count(settings.n_starts, "n_starts", 1)
+    for name in ("smooth_ordering", "smooth_noise"):
+        value = getattr(settings, name)
+        if value != "auto" and _check.number(value, name) < 0:
+            raise ValueError(f"{name} must not be negative; got {value!r}.")
 
 
 def _look(settings: Any, seen: Seen, report: Report | None) -> Fitted:
@@ -691,6 +702,8 @@ def _learn_on_samples(settings: Any, seen: Seen, report: Report | None) -> Fitte
         smooth_noise="auto", noise="field" if isinstance(settings.noise, str) else settings.noise,
     )  # fmt: skip
     coarse = _look(designed, seen, report)
+    if coarse.solution.interrupted:
+        return coarse
     _, high, drift = _levels(seen, coarse)
     radius = _REACH * np.sqrt(eps) * high + eps * drift
     k = None if settings.n_neighbors == "auto" else _check.count(settings.n_neighbors, "n_neighbors", 5)

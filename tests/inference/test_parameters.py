@@ -1,0 +1,106 @@
+"""Parametrisations: their derivatives against finite differences, for everything that can be learned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ordiff as od
+from ordiff.inference.objective import Dynamics, Objective, Observation, time_weights
+from ordiff.inference.optimise import Problem, metric, optimise
+from ordiff.inference.parameters import TARGETS, Block, Parameters
+from ordiff.inference.regularise import Action
+
+N, EPS, STEPS = 60, 0.1, 6
+
+
+@pytest.fixture(scope="module")
+def case():
+    """A chain on random points, observed at known times, with two orderings and a local one."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 2, (N, 2))
+    graph = od.NeighborGraph.build(X, k=15)
+    records = EPS * np.arange(STEPS + 1)
+    times = rng.uniform(0.1, 0.6, N)
+    observation = Observation(time_weights(times, records), floor=1e-9)
+    objective = Objective(graph, observation, np.ones(N) / N, STEPS)
+    base = Dynamics(
+        EPS, rng.uniform(0.8, 1.2, N), (rng.standard_normal(N), rng.standard_normal(N)),
+        (rng.uniform(0.5, 1.5, N), rng.uniform(0.5, 1.5, N)), (rng.standard_normal(graph.n_edges) * 0.1,),
+        (rng.uniform(0.5, 1.5, N),), 0.2 * rng.standard_normal(N),
+    )  # fmt: skip
+    return graph, objective, base
+
+
+def make(base: Dynamics, target: str, kind: str) -> tuple[Parameters, np.ndarray]:
+    rng = np.random.default_rng(1)
+    U = {"values": None, "constant": np.ones((N, 1)), "basis": rng.standard_normal((N, 5))}[kind]
+    K = N if U is None else U.shape[1]
+    centre = {"eps": np.log(EPS), "noise": 0.0}.get(target, 0.0)
+    block = Block(target, U, index=0, centre=centre, penalty=np.arange(1.0, K + 1), strength=0.3)
+    a = 0.1 * rng.standard_normal(K)
+    if target == "eps":
+        a[0] = np.log(EPS)
+    return Parameters((block,), base, alpha=0.7), a
+
+
+@pytest.mark.parametrize("kind", ["values", "constant", "basis"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_gradient(case, target: str, kind: str) -> None:
+    if target == "eps" and kind != "constant":
+        pytest.skip("eps is one number")
+    _, objective, base = case
+    parameters, a = make(base, target, kind)
+    problem = Problem(objective, parameters, np.ones(N))
+    _, gradient = problem.value_and_gradient(a)
+    u = np.random.default_rng(2).standard_normal(a.size)
+    h = 1e-4
+    values = [problem.value_and_gradient(a + s * h * u)[0] for s in (-2, -1, 1, 2)]
+    slope = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * h)
+    assert gradient @ u == pytest.approx(slope, rel=1e-6, abs=1e-10)
+
+
+def test_gradient_with_the_action(case) -> None:
+    graph, objective, base = case
+    rng = np.random.default_rng(3)
+    blocks = (Block("ordering", rng.standard_normal((N, 4))), Block("noise", rng.standard_normal((N, 3))))
+    problem = Problem(objective, Parameters(blocks, base), np.ones(N))
+    problem.action, problem.action_strength = Action(od.TangentSpaces.fit(graph, k=10, dimension=2)), 0.2
+    a, u, h = 0.2 * rng.standard_normal(7), rng.standard_normal(7), 1e-4
+    values = [problem.value_and_gradient(a + s * h * u)[0] for s in (-2, -1, 1, 2)]
+    slope = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * h)
+    assert problem.value_and_gradient(a)[1] @ u == pytest.approx(slope, rel=1e-6)
+
+
+@pytest.mark.parametrize("target", ["ordering", "noise", "speed", "local_speed"])
+def test_scores_are_the_gradient_sample_by_sample(case, target: str) -> None:
+    _, objective, base = case
+    parameters, a = make(base, target, "basis")
+    problem = Problem(objective, parameters, np.ones(N))
+    scores = objective.scores(parameters.dynamics(a), **parameters.directions(a))
+    _, gradient = problem.value_and_gradient(a)
+    _, rough = parameters.blocks[0].roughness(a)
+    np.testing.assert_allclose(-scores.mean(axis=0), gradient - 0.3 * rough, rtol=1e-8, atol=1e-12)
+
+
+def test_positive_quantities_stay_within_bounds() -> None:
+    block = Block("noise", None, centre=0.0)
+    value, slope = block.field(np.array([-1e3, 0.0, 1e3]))
+    assert value[1] == 1
+    assert 0.006 < value[0] < value[2] < 150
+    assert np.isfinite(slope).all()
+
+
+def test_optimum_does_not_depend_on_the_start(case) -> None:
+    _, objective, base = case
+    rng = np.random.default_rng(4)
+    U = rng.standard_normal((N, 6))
+    block = Block("ordering", U, penalty=np.ones(6), strength=0.05)
+    ends = []
+    for a in (np.zeros(6), rng.standard_normal(6)):
+        problem = Problem(objective, Parameters((block,), base), np.ones(N))
+        solution = optimise(problem, a, auto=(False,), tol=1e-12)
+        assert solution.decrement < 0.05
+        ends.append(solution.a)
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-4)
+    assert metric(problem, ends[0]).shape == (6, 6)
