@@ -30,94 +30,108 @@ def answer(value, gradient, seconds):
     return {"value": np.asarray(value), "gradient": np.concatenate([np.asarray(g) for g in gradient]), "time": seconds}
 
 
-def _jax(problem):
-    """The problem as JAX arrays, and P, the loss of all records, and one step."""
+PARAMETERS = ("l", "slope", "noise", "weight")
+
+
+def _jax():
+    """JAX in float64, and the parts that both ways share: P, its reverse, one step, and the likelihood of records."""
     import jax
     import jax.numpy as jnp
 
     jax.config.update("jax_enable_x64", True)
-    a = {name: jnp.asarray(value) for name, value in problem.items()}
-    steps, eps = int(problem["steps"]), float(problem["eps"])
-    padded = jnp.where(a["reverse_edge"] < a["index"].size, 1.0, 0.0)
 
-    def matrix(l, slope, noise, weight):
-        rise = slope[:, None] * (l[a["index"]] - l[:, None])
-        logs = (rise - a["sqdist"] / (2 * eps)) / noise[:, None] ** 2 + weight[a["index"]]
+    def take(values, index):
+        return values.at[index].get(mode="promise_in_bounds")  # no tests of the indices, which are unsigned
+
+    def matrix(a):
+        rise = a["slope"][:, None] * (take(a["l"], a["index"]) - a["l"][:, None])
+        logs = (rise - a["sqdist"] / (2 * a["eps"])) / a["noise"][:, None] ** 2 + take(a["weight"], a["index"])
         return jax.nn.softmax(logs, axis=1)
 
-    def reverse(P):
-        return P.ravel().at[a["reverse_edge"]].get(mode="clip") * padded
+    def reverse(a, P):
+        return take(P.ravel(), a["reverse_edge"]) * a["filled"]
 
-    def step(PT, p):
-        return (PT * p[a["reverse_index"]]).sum(axis=1)
+    def step(a, PT, p):
+        return (PT * take(p, a["reverse_index"])).sum(axis=1)
 
-    def predicted(records):
+    def likelihood(a, records):
         at = jnp.arange(records.shape[1])
         return a["share"] * records[a["left"], at] + (1 - a["share"]) * records[a["left"] + 1, at] + a["floor"]
 
-    return jax, jnp, a, steps, matrix, reverse, step, predicted
+    return jax, jnp, take, matrix, reverse, step, likelihood
 
 
-PARAMETERS = ("l", "slope", "noise", "weight")
+def _prepared(jnp, problem):
+    """The arrays on JAX's side, indices unsigned; the padding of the reverse lists points at edge 0, times 0."""
+    filled = problem["reverse_edge"] < problem["index"].size
+    problem |= {"filled": filled.astype(float), "reverse_edge": np.where(filled, problem["reverse_edge"], 0)}
+    for name in ("index", "reverse_edge", "reverse_index"):
+        problem[name] = problem[name].astype(np.uint32)
+    steps = int(problem.pop("steps"))
+    return {name: jnp.asarray(value) for name, value in problem.items()}, steps
 
 
 def jax_autodiff(repeats, **problem):
-    jax, jnp, a, steps, matrix, reverse, step, predicted = _jax(problem)
+    jax, jnp, _, matrix, reverse, step, likelihood = _jax()
+    a, steps = _prepared(jnp, problem)
     again = jax.checkpoint(step)  # else every step keeps its gathered masses, (m, k) each
 
-    def loss(parameters):
-        PT = reverse(matrix(*parameters))
+    def loss(parameters, a):
+        a = a | parameters
+        PT = reverse(a, matrix(a))
 
         def body(p, _):
-            p = again(PT, p)
+            p = again(a, PT, p)
             return p, p
 
         _, records = jax.lax.scan(body, a["initial"], None, length=steps)
-        return -jnp.log(predicted(jnp.concatenate([a["initial"][None], records]))).mean()
+        return -jnp.log(likelihood(a, jnp.concatenate([a["initial"][None], records]))).mean()
 
     both = jax.jit(jax.value_and_grad(loss))
-    parameters = tuple(a[name] for name in PARAMETERS)
-    (value, gradient), seconds = measured(lambda: jax.block_until_ready(both(parameters)), repeats)
-    return answer(value, gradient, seconds)
+    parameters = {name: a[name] for name in PARAMETERS}
+    (value, gradient), seconds = measured(lambda: jax.block_until_ready(both(parameters, a)), repeats)
+    return answer(value, [gradient[name] for name in PARAMETERS], seconds)
 
 
 def jax_adjoint(repeats, **problem):
-    jax, jnp, a, steps, matrix, reverse, step, predicted = _jax(problem)
-    m, index, at = a["initial"].size, a["index"], jnp.arange(a["initial"].size)
+    jax, jnp, take, matrix, reverse, step, likelihood = _jax()
+    a, steps = _prepared(jnp, problem)
 
-    def both(l, slope, noise, weight):
-        P = matrix(l, slope, noise, weight)
-        PT = reverse(P)
+    @jax.jit
+    def both(a):
+        P = matrix(a)
+        PT = reverse(a, P)
+        m, index = a["initial"].size, a["index"]
+        at = jnp.arange(m)
 
         def forward(p, _):
-            after = step(PT, p)
+            after = step(a, PT, p)
             return after, after
 
         _, records = jax.lax.scan(forward, a["initial"], None, length=steps)
         records = jnp.concatenate([a["initial"][None], records])
-        likelihood = predicted(records)
-        source = jnp.zeros_like(records).at[a["left"], at].add(-a["share"] / likelihood / m)
-        source = source.at[a["left"] + 1, at].add(-(1 - a["share"]) / likelihood / m)
+        seen = likelihood(a, records)
+        source = jnp.zeros_like(records).at[a["left"], at].add(-a["share"] / seen / m)
+        source = source.at[a["left"] + 1, at].add(-(1 - a["share"]) / seen / m)
 
         def backward(carry, now):
             later, G = carry
             p, src = now
-            gathered = later[index]
+            gathered = take(later, index)
             return ((P * gathered).sum(axis=1) + src, G + p[:, None] * gathered), None
 
         start = (source[-1], jnp.zeros_like(P))
         (_, G), _ = jax.lax.scan(backward, start, (records[:-1], source[:-1]), reverse=True)
         M = P * (G - (P * G).sum(axis=1, keepdims=True))
-        rise = (M * (l[index] - l[:, None])).sum(axis=1)
+        rise = (M * (take(a["l"], index) - a["l"][:, None])).sum(axis=1)
         second = (M * a["sqdist"]).sum(axis=1)
-        by_noise = (second / float(problem["eps"]) - 2 * slope * rise) / noise**3
-        MT = reverse(M)
-        by_l = (MT * (slope / noise**2)[a["reverse_index"]]).sum(axis=1)
-        return -jnp.log(likelihood).mean(), (by_l, rise / noise**2, by_noise, MT.sum(axis=1))
+        noise, slope = a["noise"], a["slope"]
+        by_noise = (second / a["eps"] - 2 * slope * rise) / noise**3
+        MT = reverse(a, M)
+        by_l = (MT * take(slope / noise**2, a["reverse_index"])).sum(axis=1)
+        return -jnp.log(seen).mean(), (by_l, rise / noise**2, by_noise, MT.sum(axis=1))
 
-    compiled = jax.jit(both)
-    parameters = tuple(a[name] for name in PARAMETERS)
-    (value, gradient), seconds = measured(lambda: jax.block_until_ready(compiled(*parameters)), repeats)
+    (value, gradient), seconds = measured(lambda: jax.block_until_ready(both(a)), repeats)
     return answer(value, gradient, seconds)
 
 
