@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import ordiff as od
 from ordiff import SnapshotSDE
@@ -290,3 +291,26 @@ def test_grid_search_over_smoothness(process) -> None:
     )  # fmt: skip
     search.fit(process.X, process.times)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+# What scikit-learn's checks ask that a model of snapshots is not, and why.
+EXPECTED = {
+    "check_fit_score_takes_y": "the second argument is named for what it is: times",
+    "check_sample_weight_equivalence_on_dense_data": "passes y by that name",
+    "check_sample_weight_equivalence_on_sparse_data": "passes y by that name",
+    "check_methods_sample_order_invariance": "score_samples needs the times of the samples",
+    "check_methods_subset_invariance": "score_samples needs the times of the samples",
+    "check_estimators_nan_inf": "its five samples are fewer than a fit needs",
+    "check_sample_weights_not_overwritten": "its samples are in clusters that small steps do not join",
+    "check_pipeline_consistency": "its samples are in clusters that small steps do not join",
+    "check_estimators_pickle": "its samples are in clusters that small steps do not join",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@parametrize_with_checks(
+    [SnapshotSDE(start=0, basis=4, max_iter=8, noise="constant")], expected_failed_checks=lambda _: EXPECTED
+)
+def test_scikit_learn(estimator, check) -> None:
+    check(estimator)

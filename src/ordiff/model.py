@@ -155,7 +155,8 @@ class SnapshotSDE(BaseEstimator):
         return _check.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
 
     def _at(self, X: ArrayLike) -> Any:
-        return self.states_.observe(self._points(X))
+        points = self._points(X)
+        return self.states_.observe(points)
 
     def score_samples(self, X: ArrayLike, times: ArrayLike | None = None) -> Array:
         """The logarithm of the density of every point at its time, (p,)."""

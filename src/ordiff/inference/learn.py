@@ -113,7 +113,7 @@ class Seen:
             _check.within_horizon(t, horizon)
         w = np.ones(m) if weights is None else _check.nodes(weights, m, "sample_weight")
         if not ((w >= 0).all() and w.any()):
-            raise ValueError("sample_weight must not be negative, and not all 0.")
+            raise ValueError("sample_weight must not be negative, and not all zero.")
         points, share = _start(settings.start, X) if start is None else start
         return cls(X, t, w, points, share, horizon)
 
@@ -400,7 +400,7 @@ def _fastest(seen: Seen, fitted: Fitted) -> float:
     from scipy.spatial import cKDTree
 
     X = seen.X if len(seen.X) <= 5000 else seen.X[:: len(seen.X) // 5000]
-    distance, near = cKDTree(X).query(X, 11, workers=-1)
+    distance, near = cKDTree(X).query(X, min(11, len(X)), workers=-1)
     drift = fitted.drift(X)
     change = np.linalg.norm(drift[near[:, -1]] - drift, axis=1)
     return float(np.quantile(change / np.maximum(distance[:, -1], np.finfo(float).tiny), 0.9))
@@ -449,7 +449,8 @@ def _learn(
     updates: int = 3,
 ) -> Fitted:
     """Maximum likelihood on these states, from what was learned before."""
-    far = states.distance(seen.X) > 2.5 * states.spacing
+    distance = states.distance(seen.X)  # noise across a manifold is in it too
+    far = distance > 2.5 * states.spacing + 4 * np.median(distance)
     early = np.zeros(len(far), bool)
     if seen.times is not None:
         latest = seen.times if seen.times.ndim == 1 else seen.times.max(axis=1)
