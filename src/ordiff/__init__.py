@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ordiff import datasets, tuning
+from ordiff import datasets, single_cell, tuning
 from ordiff._check import GraphError, MissingExtraError, OrdiffWarning, ResolutionError
 from ordiff.fields import Moments, local_moments, mean_curvature, velocity
 from ordiff.geometry import TangentSpaces, balanced_density, kernel_density, knn_density, length_scale, smooth
@@ -38,7 +38,7 @@ __all__ = [
     "ResolutionError", "SnapshotSDE", "States", "SuperGaussian", "TangentSpaces", "balanced_density", "committor",
     "cyclic_hint", "datasets", "eigenbasis", "expected_occupancy", "fate_probabilities", "first_passage_time",
     "geodesic_order", "kernel_density", "knn_density", "length_scale", "load", "local_moments", "mean_curvature",
-    "reactive_flux", "richardson", "smooth", "smooth_basis", "stationary", "strang", "terminal_sets",
+    "reactive_flux", "richardson", "single_cell", "smooth", "smooth_basis", "stationary", "strang", "terminal_sets",
     "threshold_graph", "tuning", "velocity",
 ]  # fmt: skip
 
