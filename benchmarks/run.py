@@ -1,4 +1,4 @@
-"""The benchmarks: python -m benchmarks.run [accuracy] [speed] [learning] [geometry] [memory] [startup]
+"""The benchmarks: python -m benchmarks.run [accuracy] [speed] [learning] [learned] [geometry] [memory] [startup]
 [--quick] [--write].
 
 Without names all of them run. Tables go to stdout as Markdown, progress to stderr; with --write each benchmark also
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import accuracy, geometry, learning, memory, speed, startup
+from benchmarks import accuracy, geometry, learned, learning, memory, speed, startup
 from benchmarks.report import progress, write_section
 
 BENCHMARKS = {
     "accuracy": accuracy.run,
     "speed": speed.run,
     "learning": learning.run,
+    "learned": learned.run,
     "geometry": geometry.run,
     "memory": memory.run,
     "startup": startup.run,
