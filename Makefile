@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 SINGLE_CELL := .venv-single-cell
 
-.PHONY: setup demo test test-single-cell check lint bench docs clean
+.PHONY: setup demo test test-single-cell test-browser check lint bench docs clean
 
 setup: $(READY)  ## the environment, with all extras
 
@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $(READY)
 
-demo: setup  ## the torus and spiral cases, with pictures in demo/
+demo: setup  ## learns a process with known truth from snapshots: a picture and a report in demo/
 	@$(BIN)/ordiff demo --out demo
 
 check: setup lint  ## ruff, mypy, import-linter, pytest
@@ -39,6 +39,12 @@ $(SINGLE_CELL)/.ready: pyproject.toml constraints-single-cell.txt
 	@$(SINGLE_CELL)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-single-cell.txt \
 		--editable '.[single-cell]' scanpy cellrank zarr pytest hypothesis
 	@touch $@
+
+test-browser: setup  ## the report in a headless browser: installs Debian's chromium where it can
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
+		echo "Installing chromium ..."; SUDO=$$(test "$$(id -u)" = 0 || command -v sudo); \
+		$$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
+	ORDIFF_NEEDS_BROWSER=1 $(BIN)/python -m pytest tests/test_report.py -k browser
 
 bench: setup  ## the tables of benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.run

@@ -6,7 +6,9 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ import ordiff
 import ordiff as od
 from ordiff import cli
 from ordiff.cli import main, read_table
+from ordiff.model import Profile
 
 QUICK = ["--max-iter", "30", "--noise", "constant", "--quiet"]
 
@@ -187,6 +190,59 @@ def test_drawing_without_matplotlib_is_told_before_the_work(table, tmp_path, cap
         assert said.err == "ordiff: drawing needs matplotlib: pip install 'ordiff[plot]'.\n"
         assert said.out == ""
     assert not (tmp_path / "none").exists()
+
+
+# ------------------------------------------------------------------------------------------------- demo, reproduce
+
+
+@pytest.fixture(scope="module")
+def learned(data):
+    """A run of the learned cases: of a small problem, quickly."""
+    from ordiff.experiments import Learned
+
+    problem = replace(data, noise=1.4 + 0.01 * data.X[:, 0])
+    with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
+        model = od.SnapshotSDE(data.start, noise="constant", max_iter=30).fit(data.X, data.times)
+    levels = np.array([1.0, 1.4, 2.0])
+    profile = Profile(levels, np.array([3.0, 0.0, 4.0]), 1.4, (1.1, float("inf")))
+    return Learned("designed states", 0, problem, model, problem.noise + 0.01, 1.0, profile)
+
+
+def test_demo_compares_with_the_truth(learned, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("ordiff.experiments.nonlinear", lambda *_, **__: learned)
+    assert main(["demo", "--quiet", "--out", str(tmp_path / "new")]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"mean ordering +\d+\.\d+ +\d+\.\d+ +\d+\.\d% rms", out)
+    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["demo.png", "model.npz", "report.html"]
+    for name in ("demo.png", "report.html"):
+        assert str(tmp_path / "new" / name) in out
+    assert (tmp_path / "new" / "demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_reproduce_learned_cases(learned, tmp_path, capsys, monkeypatch):
+    """Every figure is drawn and every number is in the table."""
+    monkeypatch.setattr("ordiff.experiments.nonlinear", lambda *_, setting: replace(learned, setting=setting))
+    monkeypatch.setattr("ordiff.experiments.ornstein_uhlenbeck", lambda *_: learned)
+    for case, figures in (("nl", ["nl-truth", "nl-results"]), ("ou", ["ou"])):
+        assert main(["reproduce", case, "--seeds", "1", "--out", str(tmp_path)]) == 0
+        for figure in figures:
+            assert (tmp_path / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
+            assert (tmp_path / f"{figure}.pdf").read_bytes().startswith(b"%PDF")
+        rows = json.loads((tmp_path / f"{case}.json").read_text())
+        assert {"paper", "ours", "truth"} < set(rows[0])
+        assert (tmp_path / f"{case}.md").read_text() in capsys.readouterr().out
+    papers = {row["paper"] for row in json.loads((tmp_path / "nl.json").read_text())}
+    assert {13.84, 0.0667, 0.0888, 0.13, 0.903, 13.8, 0.0588, 0.0811, 0.119, 0.921, 0.9, 0.99, 0.03} <= papers
+    assert main(["reproduce", "nl", "--out", str(tmp_path)]) == 2
+    assert "--force" in one_line(capsys)
+
+
+@pytest.mark.slow
+def test_reproduce_spiral(tmp_path, capsys):
+    assert main(["reproduce", "spiral", "--out", str(tmp_path)]) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"spiral-velocity.pdf", "spiral-curvature.png", "spiral.md", "spiral.json"} <= names
+    assert re.search(r"velocity \(covariance\), relative error far from edges \| – \| 0.0022", capsys.readouterr().out)
 
 
 # ------------------------------------------------------------------------------------------------- tables

@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import ordiff
-from ordiff import _check, experiments
+from ordiff import _check
 from ordiff._check import Array
 
 if TYPE_CHECKING:
+    from ordiff.experiments import Learned, Number
     from ordiff.model import SnapshotSDE
 
 
@@ -81,8 +82,19 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--neighbors", type=int, metavar="K", help="neighbours of the graph (default: 200)")
     _output_options(tune, "tune")
 
-    demo = command("demo", _demo, "run the torus and spiral cases with known truth, and draw them")
-    demo.add_argument("--out", type=Path, default=Path("demo"), help="folder for the pictures (default: %(default)s)")
+    demo = command("demo", _demo, "learn a process with known truth from snapshots, and show how well")
+    demo.add_argument("--samples", type=int, default=2500, metavar="M", help="default: %(default)s")
+    demo.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    demo.add_argument("--out", type=Path, default=Path("demo"), metavar="DIR", help="folder (default: %(default)s)")
+    demo.add_argument("--quiet", action="store_true", help="no progress bar")
+
+    again = command("reproduce", _reproduce, "the figures and numbers of the paper, by our estimates")
+    again.add_argument("case", choices=("all", "torus", "spiral", "ou", "nl"), help="which of the paper's cases")
+    again.add_argument("--seeds", type=int, default=3, metavar="N", help="samples of ou and nl (default: %(default)s)")
+    again.add_argument(
+        "--only-designed", action="store_true", help="nl without the paper's two settings, which are slow"
+    )
+    _output_options(again, "reproduce")
     return parser
 
 
@@ -508,30 +520,133 @@ def _usual_noise(samples: Samples) -> float:
     return float(0.5 * np.sqrt(np.median(away[late] / samples.times[late]) / X.shape[1]))
 
 
-def _demo(options: argparse.Namespace) -> None:
+def _demo(options: argparse.Namespace) -> int:
+    from ordiff import plot, report
+
+    plot.require()
+    report.require()
+    from ordiff import experiments
+
+    m = _check.count(options.samples, "--samples", 50)
+    if not options.quiet:
+        print(f"Learning the NL process from {m} points, each seen once at a known time ...", flush=True)
+    notes: list[str] = []
+    with _warnings_told(notes):
+        run = experiments.nonlinear(options.seed, m=m, progress=not options.quiet and _can_show_progress())
+    print(f"{run.model.summary()}\n\n{_comparison(run)}\n")
+    true, _ = run.ordering
+    with results_in(options.out) as partial:
+        plot.demo(run).savefig(partial / "demo.png")
+        run.model.save(partial / "model.npz")
+        report.write(
+            run.model, partial / "report.html", times=run.problem.times, title="NL process, learned from snapshots",
+            truth={"ordering": true, "noise": run.problem.noise}, notes="\n" + _comparison(run),
+        )  # fmt: skip
+    print(f"Learned in {run.seconds:.0f} s. The picture: {options.out / 'demo.png'}")
+    print(f"Interactive report, open it in a browser: {options.out / 'report.html'}")
+    print(f"The model, for ordiff.load: {options.out / 'model.npz'}")
+    return 130 if run.model._fitted.solution.interrupted else 0
+
+
+def _comparison(run: Learned) -> str:
+    """Truth against estimate."""
+    s = run.scores()
+    rows = [
+        ("mean ordering", f"{s['true mean ordering']:.3f}", f"{s['mean ordering']:.3f}",
+         f"{s['ordering, relative error']:.1%} rms"),
+        ("mean noise", f"{s['true mean noise']:.3f}", f"{s['mean noise']:.3f}",
+         f"{s['noise, relative error']:.1%} rms"),
+        ("drift", "", "", f"{s['drift, relative error']:.1%} rms"),
+        ("correlation, ordering", "1", f"{s['ordering, correlation']:.4f}", ""),
+        ("correlation, noise", "1", f"{s['noise, correlation']:.4f}", ""),
+    ]  # fmt: skip
+    lines = [f"{'':<24}{'truth':>10}{'estimate':>12}{'error':>14}"]
+    return "\n".join([*lines, *(f"{a:<24}{b:>10}{c:>12}{d:>14}".rstrip() for a, b, c, d in rows)])
+
+
+def _reproduce(options: argparse.Namespace) -> int:
     from ordiff import plot
 
-    plot.require()  # before the work, not after it
-    options.out.mkdir(parents=True, exist_ok=True)
-    print("Torus, 100 × 100 points: L f and L* f against the exact answer")
-    print(f"  {'scheme':<34} {'eps':>7}   {'error of L f':>12}   {'error of L* f':>13}")
-    rows = []
-    for row in experiments.torus():
-        generator, adjoint = row.errors
-        print(f"  {row.scheme:<34} {row.eps:>7g}   {generator:>12.5f}   {adjoint:>13.5f}", flush=True)
-        rows.append(row)
-    spiral = experiments.spiral()
-    print("\nSpiral, 100 × 100 points: error of the velocity as a share of the speed")
-    print(f"  {'kind':<34} {'interior':>9}   {'at an edge':>10}")
-    for kind in spiral.velocities:
-        inside, edge = spiral.errors(kind)
-        print(f"  {kind:<34} {inside:>9.2%}   {edge:>10.1%}")
-    print(f"  {'mean curvature':<34} {spiral.curvature_error:>9.2%}")
-    print("\nPictures:")
-    for name, figure in (("torus", plot.torus(rows[0])), ("spiral", plot.spiral(spiral))):
-        path = options.out / f"{name}.png"
-        figure.savefig(path)
-        print(f"  {path}")
+    plot.require()
+    from ordiff import experiments
+
+    cases = ("torus", "spiral", "ou", "nl") if options.case == "all" else (options.case,)
+    refuse_overwriting(options.out, [f"{name}.md" for name in (*cases, "table")], options.force)
+    seeds = range(_check.count(options.seeds, "--seeds", 1))
+    everything = []
+    for case in cases:
+        if not options.quiet:
+            print(f"{case} ...", flush=True)
+        notes: list[str] = []
+        with _warnings_told(notes):
+            figures, numbers = _CASES[case](seeds, options)
+        with results_in(options.out) as partial:
+            for name, figure in figures.items():
+                figure.savefig(partial / f"{name}.png")
+                figure.savefig(partial / f"{name}.pdf")
+            (partial / f"{case}.md").write_text(experiments.as_markdown(numbers), encoding="utf-8")
+            (partial / f"{case}.json").write_text(experiments.as_json(numbers), encoding="utf-8")
+        everything += numbers
+        if not options.quiet:
+            print("\n".join([experiments.as_markdown(numbers), *notes]), flush=True)
+    if len(cases) > 1:
+        with results_in(options.out) as partial:
+            (partial / "table.md").write_text(experiments.as_markdown(everything), encoding="utf-8")
+            (partial / "table.json").write_text(experiments.as_json(everything), encoding="utf-8")
+    print(f"Wrote figures (PNG, PDF) and tables (Markdown, JSON) to {options.out}")
+    return 0
+
+
+def _reproduce_torus(*_: Any) -> tuple[dict[str, Any], list[Number]]:
+    from ordiff import experiments, plot
+
+    rows = list(experiments.torus())
+    by_name = {row.scheme: row for row in rows}
+    figures = {"torus-isotropic": plot.torus(by_name["isotropic"])}
+    return figures | {
+        "torus-anisotropic": plot.torus(by_name["anisotropic, Strang, as the paper"])
+    }, experiments.torus_numbers(rows)
+
+
+def _reproduce_spiral(*_: Any) -> tuple[dict[str, Any], list[Number]]:
+    from ordiff import experiments, plot
+
+    result = experiments.spiral()
+    figures = {"spiral-velocity": plot.spiral_velocity(result), "spiral-curvature": plot.spiral_curvature(result)}
+    return figures | {"spiral": plot.spiral(result)}, experiments.spiral_numbers(result)
+
+
+def _reproduce_ou(seeds: Sequence[int], options: argparse.Namespace) -> tuple[dict[str, Any], list[Number]]:
+    from ordiff import experiments, plot
+
+    runs = []
+    for seed in seeds:
+        runs.append(experiments.ornstein_uhlenbeck(seed))
+        _say(options, runs[-1])
+    return {"ou": plot.ornstein_uhlenbeck(runs[0])}, experiments.ou_numbers(runs)
+
+
+def _reproduce_nl(seeds: Sequence[int], options: argparse.Namespace) -> tuple[dict[str, Any], list[Number]]:
+    from ordiff import experiments, plot
+
+    settings = list(experiments.SETTINGS)[: 1 if options.only_designed else None]
+    runs = []
+    for setting in settings:
+        for seed in seeds:
+            runs.append(experiments.nonlinear(seed, setting=setting))
+            _say(options, runs[-1])
+    first = [run for run in runs if run.seed == seeds[0]]
+    figures = {"nl-truth": plot.nonlinear_truth(first[0]), "nl-results": plot.nonlinear_results(first)}
+    return figures, experiments.nl_numbers(runs)
+
+
+def _say(options: argparse.Namespace, run: Learned) -> None:
+    if not options.quiet:
+        error = run.scores()["ordering, relative error"]
+        print(f"  {run.setting}, seed {run.seed}: ordering off by {error:.1%}, {run.seconds:.0f} s", flush=True)
+
+
+_CASES = {"torus": _reproduce_torus, "spiral": _reproduce_spiral, "ou": _reproduce_ou, "nl": _reproduce_nl}
 
 
 if __name__ == "__main__":

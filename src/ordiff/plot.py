@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ordiff import _check
 from ordiff._check import Array
-from ordiff.experiments import Spiral, TorusRow
+from ordiff.experiments import Learned, Spiral, TorusRow
 from ordiff.fields import velocity
 from ordiff.geometry import TangentSpaces
 from ordiff.graph import NeighborGraph
@@ -330,7 +330,163 @@ def overview(
     return figure
 
 
-# --------------------------------------------------------------------------------------------------- the paper's cases
+# --------------------------------------------------------------------------------------------------- known truth
+
+
+def demo(run: Learned) -> Figure:
+    """The NL process learned from snapshots: what was seen, what was learned, and how it compares with the truth."""
+    model, p = run.model, run.problem
+    figure = _figure(13.4, 8)
+    axes = figure.subplots(2, 3)
+    true, _ = run.ordering
+    radius = np.linalg.norm(p.X, axis=1)
+    assert p.times is not None
+    field(model, p.times, axes[0, 0], label="time", title=f"1. What is given: {len(p.X)} points, each seen once")
+    axes[0, 0].plot(*np.asarray(p.start), "*", color=RED, ms=12, mec="w", label="start")
+    axes[0, 0].legend(fontsize=8, loc="upper center")
+    landscape(model, axes[0, 1])
+    drift(model, axes[0, 1], colour="w", samples=False)
+    axes[0, 1].set_title("2. Learned potential −l and drift ∇l", fontsize=10)
+    truth(true, model.ordering_, axes[0, 2], std=model.ordering_std_, name="ordering l")
+    axes[0, 2].set_title(f"3. Ordering: {run.scores()['ordering, relative error']:.1%} off the truth", fontsize=10)
+    field(
+        model, "noise", axes[1, 0], label="noise ρ", title="4. Learned noise: large at the start, small in the hollows"
+    )
+    noise(model, axes[1, 1], against=radius, xlabel="distance from the start", truth=p.noise)
+    axes[1, 1].set_title("5. Noise, with what the data leave open", fontsize=10)
+    history(model, axes[1, 2])
+    axes[1, 2].set_title("6. Fit: " + axes[1, 2].get_title(), fontsize=10)
+    figure.suptitle("dx = ∇l dt + ρ dW, learned from snapshots of the NL process", fontsize=12)
+    return figure
+
+
+def spiral_velocity(result: Spiral) -> Figure:
+    """Components of the velocity along the sheet, and the intrinsic velocity by three estimates."""
+    p, u, middle = result.problem, *_along(result)
+    figure = _figure(13, 4)
+    axes = figure.subplots(1, 3)
+    for ax, c in zip(axes, (0, 2), strict=False):
+        for kind in ("displacement", "symmetric", "covariance"):
+            ax.plot(u, result.velocities[kind][middle, c], color=COLOURS[kind], label=kind, lw=1.5)
+        ax.plot(u, p.drift[middle, c], "k--", label="truth", lw=1.2)
+        low, high = p.drift[middle, c].min(), p.drift[middle, c].max()
+        ax.set(xlabel="$u_1$", ylabel=f"velocity, component {c + 1}",
+               ylim=(low - 0.4 * (high - low), high + 0.4 * (high - low)))  # fmt: skip
+        ax.legend(fontsize=7, frameon=False)
+    for (kind, estimate), colour in zip(result.intrinsic.items(), (BLUE, RED, ORANGE), strict=True):
+        axes[2].plot(u, estimate[middle], color=colour, label=kind, lw=1.5)
+    axes[2].plot(u, p.intrinsic_drift[middle, 0], "k--", label="truth", lw=1.2)
+    axes[2].set(xlabel="$u_1$", ylabel="intrinsic velocity, $du_1/dt$", ylim=(-0.6, 1.8))
+    axes[2].legend(fontsize=7, frameon=False)
+    figure.suptitle("Spiral: velocity, and intrinsic velocity")
+    return figure
+
+
+def _along(result: Spiral) -> tuple[Array, Any]:
+    """u₁ along the middle of the sheet, and those samples."""
+    rows = np.arange(result.side) * result.side + result.side // 2
+    return result.problem.coordinates[rows, 0], rows
+
+
+def spiral_curvature(result: Spiral) -> Figure:
+    """Components of the mean curvature vector along the sheet, and it and the velocity as arrows."""
+    p, u, middle = result.problem, *_along(result)
+    assert p.curvature is not None
+    figure = _figure(13.5, 4.4)
+    grid = figure.add_gridspec(1, 3, width_ratios=[1, 1, 1.4])
+    inside = result.interior[middle]
+    for k, c in enumerate((0, 2)):
+        ax = figure.add_subplot(grid[k])
+        ax.plot(u, result.curvature[middle, c], color=RED, ls=":", lw=1, label="near an edge")
+        ax.plot(u[inside], result.curvature[middle, c][inside], color=RED, lw=2, label="estimate")
+        ax.plot(u, p.curvature[middle, c], "k--", lw=1.2, label="truth")
+        ax.set(xlabel="$u_1$", ylabel=f"mean curvature vector, component {c + 1}", ylim=(-1.6, 1.6))
+        ax.legend(fontsize=7, frameon=False)
+    ax = figure.add_subplot(grid[2], projection="3d")
+    every = np.arange(0, result.side, max(1, result.side // 25))
+    some = (every[:, None] * result.side + every[None, :]).ravel()
+    for vectors, scale, cmap, name in (
+        (result.velocities["symmetric"], 0.025, "Blues", "velocity × 0.025"),
+        (result.curvature, 0.2, "Reds", "mean curvature × 0.2"),
+    ):
+        sizes = np.linalg.norm(vectors, axis=1)
+        shown = some[sizes[some] < 1.1 * sizes[result.interior].max()]  # at the edges some are off the scale
+        size = sizes[shown] / sizes[shown].max()
+        colours = _shades(cmap, 0.35 + 0.65 * size)
+        ax.quiver(*p.X[shown].T[[0, 2, 1]], *(scale * vectors[shown]).T[[0, 2, 1]], colors=colours, lw=0.7)
+        ax.plot([], [], color=colours[size.argmax()], label=name)
+    ax.set_box_aspect((1, 1, 0.5), zoom=1.15)
+    ax.view_init(elev=48, azim=-60)
+    ax.legend(fontsize=7)
+    ax.set(xlabel="$x_1$", ylabel="$x_3$", zlabel="$x_2$")
+    figure.suptitle("Spiral: mean curvature and velocity")
+    return figure
+
+
+def _shades(cmap: str, at: Array) -> Any:
+    from matplotlib import colormaps
+
+    return colormaps[cmap](at)
+
+
+def ornstein_uhlenbeck(run: Learned) -> Figure:
+    """True and learned ordering of the OU process, one against the other, and the likelihood along the noise."""
+    true, learned = run.ordering
+    figure = _figure(13.4, 8)
+    axes = figure.subplots(2, 2)
+    field(run.model, true, axes[0, 0], label="ordering l", title="A. truth")
+    field(run.model, learned, axes[0, 1], label="ordering l", title="B. learned, times unknown")
+    truth(true, learned, axes[1, 0], std=run.model.ordering_std_, name="ordering l")
+    axes[1, 0].set_title("C. " + axes[1, 0].get_title(), fontsize=10)
+    assert run.profile is not None
+    profile(run.profile, axes[1, 1], truth=float(np.sqrt(2)), label="noise ρ")
+    low, high = run.profile.interval
+    axes[1, 1].set_title(f"D. noise {run.profile.best:.3g}, 95% interval {low:.3g} to {high:.3g}", fontsize=10)
+    figure.suptitle("Ornstein–Uhlenbeck process, times unknown")
+    return figure
+
+
+def nonlinear_truth(run: Learned) -> Figure:
+    """The true ordering and noise of the NL process."""
+    figure = _figure(10.4, 4.2)
+    left, right = figure.subplots(1, 2)
+    field(run.model, run.ordering[0], left, label="ordering l", title="A. true ordering")
+    field(run.model, run.problem.noise, right, label="noise ρ", title="B. true noise")
+    return figure
+
+
+def nonlinear_results(runs: list[Learned]) -> Figure:
+    """Ordering and noise of the NL process by every setting, in columns, and all of them against the truth."""
+    figure = _figure(4.4 * max(2, len(runs)), 11.5)
+    grid = figure.add_gridspec(3, 2 * max(2, len(runs)))
+    colours = (BLUE, ORANGE, GREEN, PURPLE)
+    true, rho = runs[0].ordering[0], np.asarray(runs[0].problem.noise)
+    half = max(2, len(runs))
+    last = [figure.add_subplot(grid[2, :half]), figure.add_subplot(grid[2, half:])]
+    for k, (run, colour) in enumerate(zip(runs, colours, strict=False)):
+        place = slice(2 * k, 2 * k + 2)
+        field(run.model, run.ordering[1], figure.add_subplot(grid[0, place]), label="ordering l", title=run.setting)
+        ax = field(run.model, run.noise, figure.add_subplot(grid[1, place]), label="noise ρ",
+                   title=f"{run.setting}{', smoothed' if run.noise is not run.model.noise_ else ''}")  # fmt: skip
+        ax.collections[0].set_clim(rho.min(), rho.max())
+        last[0].scatter(true, run.ordering[1], s=2, color=colour, alpha=0.4, label=run.setting, rasterized=True)
+        last[1].scatter(true, run.noise, s=2, color=colour, alpha=0.25, rasterized=True)
+        last[1].plot(*_polynomial(true, run.noise), color=colour, lw=2, label=run.setting)
+    last[0].plot([0, true.max()], [0, true.max()], "--", color=RED, label="exact")
+    last[1].plot(*_polynomial(true, rho), color=RED, lw=2, ls="--", label="truth")
+    last[0].set(xlabel="true ordering", ylabel="learned ordering")
+    last[1].set(xlabel="true ordering", ylabel="noise ρ", title="lines: polynomials of degree 6")
+    for ax in last:
+        ax.legend(fontsize=8, markerscale=4, frameon=False)
+    figure.suptitle("NL process, times known")
+    return figure
+
+
+def _polynomial(x: Array, y: Array, degree: int = 6) -> tuple[Array, Array]:
+    fitted = np.polynomial.Polynomial.fit(x, y, degree)
+    low, high = np.quantile(x, [0.005, 0.995])
+    at = np.linspace(low, high, 200)
+    return at, fitted(at)
 
 
 def torus(row: TorusRow) -> Figure:
