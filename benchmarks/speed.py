@@ -66,11 +66,11 @@ def builds(m: int, k: int) -> list[str]:
     progress(f"build, m = {m:,}, k = {k}")
     problem = Problem.make(m, k)
     graph = problem.graph()
-    new: list[od.NeighborGraph] = []
+    new = [graph]
     taken = interleaved(
         {
-            "graph": lambda: new.append(problem.graph()),
-            "first": lambda: problem.operator(new.pop()),
+            "graph": lambda: new.__setitem__(0, problem.graph()),
+            "first": lambda: problem.operator(new[0]),
             "query": problem.query,
             "build": lambda: problem.operator(graph),
         },
