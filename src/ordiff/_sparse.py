@@ -104,6 +104,16 @@ def self_and_sort(start, stop, indptr, indices):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def take_greedily(indptr, indices, taken):  # type: ignore[no-untyped-def]
+    """Keep i, in order, unless one of its row (of those before it) was kept."""
+    for i in range(taken.size):
+        for e in range(indptr[i], indptr[i + 1]):
+            if taken[indices[e]]:
+                taken[i] = False
+                break
+
+
+@_jit
 def square_distances(start, stop, indptr, indices, X, out):  # type: ignore[no-untyped-def]
     """out_ij = |x_j − x_i|²; exactly 0 for coincident points, unlike |x|² − 2xy + |y|²."""
     for i in range(start, stop):

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.interpolate import CubicSpline
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -198,7 +199,9 @@ class SnapshotSDE(BaseEstimator):
         """The loss with the level of the noise held at each of ``grid``, all else learned again.
 
         The level is the geometric mean of the noise over the states' volume; the noise itself when it is constant.
-        The interval holds the levels whose likelihood is within 1.92 nats of the best, 95% for one parameter.
+        The likelihood is marginal: what else is learned is integrated out by Laplace's method, since at their joint
+        optimum many coefficients of an ordering take up part of the noise. So the best level may lie above the
+        fitted one. The interval holds the levels within 1.92 nats of the best, 95% for one parameter.
         """
         check_is_fitted(self)
         _check.option(param, "param", ("noise",))
@@ -215,6 +218,7 @@ class SnapshotSDE(BaseEstimator):
         free[at] = False
         matrix = metric(problem, solution.a)
         nats = np.empty(levels.size)
+        width = _log_volume(problem, solution.a, free)
         outward = np.argsort(np.abs(np.log(levels / best)))  # from the optimum outwards, each from its neighbour
         known = {best: solution.a}
         for place in outward:
@@ -222,8 +226,8 @@ class SnapshotSDE(BaseEstimator):
             a[at] = np.log(levels[place])
             a, loss = problem.minimise(a, matrix, 60, self.tol, free)
             known[float(levels[place])] = a
-            nats[place] = problem.n_samples * (loss - solution.loss)
-        return Profile(levels, nats, best, _interval(levels, nats, best))
+            nats[place] = problem.n_samples * (loss - solution.loss) + _log_volume(problem, a, free) - width
+        return Profile(levels, nats, *_interval(levels, nats, best))
 
     def uncertainty(self, n_boot: int = 0) -> Uncertainty:
         """Standard deviations of ordering and log noise at the samples.
@@ -301,7 +305,7 @@ class SnapshotSDE(BaseEstimator):
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """The likelihood along one parameter: ``nats`` below the best, everything else learned again at each level."""
+    """The marginal likelihood along one parameter, in nats below that of the fitted level."""
 
     levels: Array
     nats: Array
@@ -317,24 +321,24 @@ class Uncertainty:
     log_noise: Array
 
 
-def _interval(levels: Array, nats: Array, best: float) -> tuple[float, float]:
-    """Where the profile crosses 1.92 nats, on both sides of the best."""
-    x = np.concatenate([np.log(levels), [np.log(best)]])
-    y = np.concatenate([nats - min(0.0, nats.min()), [max(0.0, -nats.min())]])
+def _log_volume(problem: Problem, a: Array, free: Any) -> float:
+    """½ log det of the curvature of the free coefficients, less a constant: the volume of what is integrated out."""
+    return 0.5 * float(np.linalg.slogdet(metric(problem, a)[np.ix_(free, free)])[1])
+
+
+def _interval(levels: Array, nats: Array, fitted: float) -> tuple[float, tuple[float, float]]:
+    """The best level, and where the likelihood is 1.92 nats lower on both sides of it."""
+    x = np.concatenate([np.log(levels), [np.log(fitted)]])
+    y = np.concatenate([nats, [0.0]])
     order = np.argsort(x)
     x, y = x[order], y[order]
-    inside = np.flatnonzero(y <= 1.92)
-    a, b = inside[0], inside[-1]
-
-    def crossing(near: int, beyond: int) -> float:
-        # nats grow like the square of the distance
-        root = np.sqrt(np.maximum(y, 0.0))
-        share = (np.sqrt(1.92) - root[near]) / (root[beyond] - root[near])
-        return float(np.exp(x[near] + share * (x[beyond] - x[near])))
-
-    low = crossing(a, a - 1) if a > 0 else 0.0
-    high = crossing(b, b + 1) if b < x.size - 1 else float("inf")
-    return low, high
+    fine = np.linspace(x[0], x[-1], 2001)
+    curve = np.interp(fine, x, y) if x.size < 4 else CubicSpline(x, y)(fine)
+    curve = curve - curve.min()
+    inside = np.flatnonzero(curve <= 1.92)
+    low = 0.0 if inside[0] == 0 else float(np.exp(fine[inside[0]]))
+    high = float("inf") if inside[-1] == fine.size - 1 else float(np.exp(fine[inside[-1]]))
+    return float(np.exp(fine[np.argmin(curve)])), (low, high)
 
 
 def _some(indices: Any, most: int = 5) -> str:

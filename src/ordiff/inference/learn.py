@@ -418,7 +418,8 @@ def _design(settings: Any, seen: Seen, coarse: Fitted) -> tuple[States, float]:
         spacing = _check.positive(settings.spacing, "spacing")
     else:
         spacing = _spacing_factor(d) * np.sqrt(eps) * low
-        finest = coarse.states.spacing * (len(coarse.states.points) / _MOST_STATES) ** (1 / d)
+        most = min(_MOST_STATES, max(_COARSE_STATES, 2 * len(seen.X)))
+        finest = coarse.states.spacing * (len(coarse.states.points) / most) ** (1 / d)
         coarsest = coarse.states.spacing * (len(coarse.states.points) / 200) ** (1 / d)
         spacing = float(np.clip(spacing, finest, coarsest))
         if settings.eps == "auto":
@@ -433,7 +434,7 @@ def _resolved(seen: Seen, fitted: Fitted) -> bool:
     low, high, drift = _levels(seen, fitted)
     states, eps = fitted.states, fitted.dynamics.eps
     fine = states.spacing < 1.4 * _spacing_factor(states.dimension) * np.sqrt(eps) * low
-    smallest = len(states.points) > 0.7 * _MOST_STATES
+    smallest = len(states.points) > 0.7 * min(_MOST_STATES, max(_COARSE_STATES, 2 * len(seen.X)))
     return (fine or smallest) and states.radius > 0.8 * _radius(states, eps, high, drift)
 
 
