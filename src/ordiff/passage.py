@@ -409,8 +409,8 @@ class _System:
         self.size = int(free.sum())
         large = self.size > _MOST_FACTORED or graph.n_edges > _MOST_FACTORED_ENTRIES
         # in an order that keeps neighbours together, where it matters
-        self.states = graph.local_order[0][free[graph.local_order[0]]] if large else np.flatnonzero(free)
-        self.states = self.states.astype(np.intp)
+        order = graph.local_order[0].astype(np.intp) if large else np.arange(chain.m)
+        self.states = order[free[order]]
         if stopped.data is None:
             self.leaving = chain.pull((~free).astype(float))[self.states]
             parts = [self._restricted(factor._data, np.zeros(chain.m)) for factor in chain.op.factors]
