@@ -26,7 +26,7 @@ from ordiff.fields import Moments, local_moments
 from ordiff.graph import NeighborGraph
 from ordiff.inference.learn import Fitted, Seen, learn, make_objective, progress_bar
 from ordiff.inference.objective import Dynamics, Objective
-from ordiff.inference.optimise import Problem, metric
+from ordiff.inference.optimise import Problem, log_volume, metric
 from ordiff.kernel.ordering import Ordering
 from ordiff.passage import fate_probabilities, terminal_sets
 from ordiff.states import States
@@ -44,7 +44,7 @@ class SnapshotSDE(BaseEstimator):
         more than 4,000 states.
     states: "designed" (evenly spread over the data; see `States`), "samples" (the paper's setting), or a `States`.
     learn: what is learned, of "ordering", "noise", "speed" and "scale" (of given orderings), "eps", "density".
-    noise: "field", "constant", or the known noise as a number.
+    noise: "field", "constant" (at the optimum of its marginal likelihood), or the known noise as a number.
     ordering: given orderings: values at the samples (m,), where the learned ordering starts from, or which is kept if
         it is not learned; or a function of points (N, n) that returns an `Ordering` on them or several, whose shapes
         are kept and whose speeds can be learned, beside a learned one.
@@ -200,8 +200,8 @@ class SnapshotSDE(BaseEstimator):
 
         The level is the geometric mean of the noise over the states' volume; the noise itself when it is constant.
         The likelihood is marginal: what else is learned is integrated out by Laplace's method, since at their joint
-        optimum many coefficients of an ordering take up part of the noise. So the best level may lie above the
-        fitted one. The interval holds the levels within 1.92 nats of the best, 95% for one parameter.
+        optimum many coefficients of an ordering take up part of the noise. The interval holds the levels within 1.92
+        nats of the best, 95% for one parameter.
         """
         check_is_fitted(self)
         _check.option(param, "param", ("noise",))
@@ -218,7 +218,7 @@ class SnapshotSDE(BaseEstimator):
         free[at] = False
         matrix = metric(problem, solution.a)
         nats = np.empty(levels.size)
-        width = _log_volume(problem, solution.a, free)
+        width = log_volume(problem, solution.a, free)
         outward = np.argsort(np.abs(np.log(levels / best)))  # from the optimum outwards, each from its neighbour
         known = {best: solution.a}
         for place in outward:
@@ -226,7 +226,7 @@ class SnapshotSDE(BaseEstimator):
             a[at] = np.log(levels[place])
             a, loss = problem.minimise(a, matrix, 60, self.tol, free)
             known[float(levels[place])] = a
-            nats[place] = problem.n_samples * (loss - solution.loss) + _log_volume(problem, a, free) - width
+            nats[place] = problem.n_samples * (loss - solution.loss) + log_volume(problem, a, free) - width
         return Profile(levels, nats, *_interval(levels, nats, best))
 
     def uncertainty(self, n_boot: int = 0) -> Uncertainty:
@@ -319,11 +319,6 @@ class Uncertainty:
 
     ordering: Array
     log_noise: Array
-
-
-def _log_volume(problem: Problem, a: Array, free: Any) -> float:
-    """½ log det of the curvature of the free coefficients, less a constant: the volume of what is integrated out."""
-    return 0.5 * float(np.linalg.slogdet(metric(problem, a)[np.ix_(free, free)])[1])
 
 
 def _interval(levels: Array, nats: Array, fitted: float) -> tuple[float, tuple[float, float]]:

@@ -22,7 +22,7 @@ from ordiff._check import Array, GraphError
 from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.inference.objective import Dynamics, Objective, Observation, time_quadrature, time_weights
-from ordiff.inference.optimise import Problem, Report, Solution, metric, optimise
+from ordiff.inference.optimise import Problem, Report, Solution, metric, optimise, settle
 from ordiff.inference.parameters import TARGETS, Block, Parameters
 from ordiff.inference.regularise import Action, Gradient, Laplacian
 from ordiff.kernel.compose import Kernel
@@ -492,6 +492,10 @@ def _learn(
     solution = optimise(
         problem, a, auto=auto, max_iter=settings.max_iter, tol=settings.tol, updates=updates, curvature=small
     )
+    for block, part in zip(parameters.blocks, parameters.slices, strict=True):
+        constant = block.target == "noise" and block.size(len(states.points)) == 1
+        if constant and parameters.size > 1 and updates > 1 and small and not solution.interrupted:
+            solution = settle(problem, solution, part.start, settings.tol)
     converged = solution.decrement < 0.5 and not solution.interrupted
     if converged and settings.n_starts > 1:
         converged = _confirmed(problem, solution, settings)
