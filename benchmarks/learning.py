@@ -191,6 +191,7 @@ def rows_of(m: int, repeats: int) -> list[list[str]]:
             result = peers.call(task, worker="_learning_worker.py", repeats=3 if m < 100_000 else 1, **arrays)
             same(name, (float(result["value"]), result["gradient"]), expected)
             once[name] = float(result["time"])
+        progress(", ".join(f"{name} {seconds(value)}" for name, value in once.items()))
         for name, value in once.items():
             taken.setdefault(name, []).append(value)
     middle = {name: median(values) for name, values in taken.items()}
