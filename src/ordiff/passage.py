@@ -41,8 +41,8 @@ _MOST_FACTORED, _MOST_FACTORED_ENTRIES = 2_000, 1_000_000
 _COARSE, _STATES_PER_AGGREGATE = (500, 4_000), 20
 # Moves of the chain that weigh the states of an aggregate.
 _MOVES = 10
-# GMRES: vectors before a restart, restarts, and the error at which it stops.
-_RESTART, _RESTARTS, _TOLERANCE = 80, 12, 1e-11
+# GMRES: vectors before a restart, numbers in them, restarts, and the error at which it stops.
+_RESTART, _NUMBERS, _RESTARTS, _TOLERANCE = 80, 50_000_000, 12, 1e-11
 # What is asked of a solution: the relative residual, and the error of the known solution 1.
 _RESIDUAL, _KNOWN = 1e-10, 1e-6
 # Steps after which the state where most mass is serves as the reference of the stationary mass.
@@ -421,7 +421,8 @@ class _System:
             self.matrix = self._restricted(stopped.data, stopped.touching)
         self.exact = stopped.data is not None
         self._transposed: sp.csr_array | None = None
-        self._precondition = _two_levels(self) if large else _factored(self.matrix)
+        with np.errstate(all="ignore"):
+            self._precondition = _two_levels(self) if large else _factored(self.matrix)
 
     def _restricted(self, data: Array, touching: Array) -> sp.csr_array:
         """I − Q among the free states. Its diagonal is summed, as what is not put back: 1 − Q_ii would cancel."""
@@ -452,9 +453,10 @@ class _System:
 
     def solve(self, b: Array, *, transposed: bool = False) -> Array:
         """The solution, whose residual is small for certain."""
-        x, iterations = _gmres(
-            lambda v: self.product(v, transposed), lambda v: self._precondition(v, transposed), b, self.size
-        )
+        with np.errstate(all="ignore"):  # what is not finite is found out
+            x, iterations = _gmres(
+                lambda v: self.product(v, transposed), lambda v: self._precondition(v, transposed), b, self.size
+            )
         # of the chain that is seen only when it moves: the diagonal is small where it hardly does
         rows, columns = (1.0, self.matrix.diagonal()) if transposed else (1.0 / self.matrix.diagonal(), 1.0)
         residual = float(np.linalg.norm(rows * (b - self.product(x, transposed))))
@@ -562,7 +564,7 @@ def _gmres(
 
     It stops when that is _TOLERANCE of the solution, or gives up; the caller looks at the residual.
     """
-    restart = min(_RESTART, size)
+    restart = min(size, max(20, min(_RESTART, _NUMBERS // size)))
     x, iterations = np.zeros_like(b), 0
     V, H = np.empty((restart + 1, size)), np.zeros((restart + 1, restart))
     for _ in range(_RESTARTS):
@@ -581,6 +583,8 @@ def _gmres(
                 w -= along @ V[: n + 1]
                 H[: n + 1, n] += along
             H[n + 1, n] = np.linalg.norm(w)
+            if not np.isfinite(H[n + 1, n]):
+                raise _check.unsolved("it is singular to rounding")
             y = np.linalg.lstsq(H[: n + 2, : n + 1], rhs[: n + 2], rcond=None)[0]
             rest = np.linalg.norm(H[: n + 2, : n + 1] @ y - rhs[: n + 2])
             if rest <= 0.1 * _TOLERANCE * max(np.linalg.norm(x), np.linalg.norm(y)) or H[n + 1, n] == 0:
