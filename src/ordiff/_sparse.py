@@ -507,6 +507,8 @@ def even_ranges(n: int, work: int) -> list[Range]:
 
 def over(ranges: list[Range], loop: Callable[..., Any], *args: Any) -> list[Any]:
     """loop(start, stop, *args) for every range, a thread each."""
+    if len(ranges) == 1:
+        return [loop(*ranges[0], *args)]
     return in_threads(lambda rows: loop(*rows, *args), ranges)
 
 
@@ -648,14 +650,17 @@ def sampled_product(start, stop, indptr, indices, left, right, out):  # type: ig
 @_jit
 def steps_to_states(start, stop, steps, out):  # type: ignore[no-untyped-def]
     """(T, N, F) → (N, T F)."""
-    phases = steps.shape[2]
-    for first in range(start, stop, 64):  # short runs, so that both sides stay in cache
-        last = min(first + 64, stop)
-        for t in range(steps.shape[0]):
-            here = steps[t]
-            for i in range(first, last):
-                for f in range(phases):
-                    out[i, t * phases + f] = here[i, f]
+    count, phases = steps.shape[0], steps.shape[2]
+    whole = count - count % 4
+    for i in range(start, stop):
+        row = out[i]
+        for f in range(phases):
+            for t in range(0, whole, 4):  # rows of neighbouring states share cache lines
+                a, b, c, d = steps[t, i, f], steps[t + 1, i, f], steps[t + 2, i, f], steps[t + 3, i, f]
+                at = t * phases + f
+                row[at], row[at + phases], row[at + 2 * phases], row[at + 3 * phases] = a, b, c, d
+            for t in range(whole, count):
+                row[t * phases + f] = steps[t, i, f]
 
 
 @_jit
@@ -668,19 +673,26 @@ def log_table(start, stop, mass, volumes, floor, out):  # type: ignore[no-untype
 
 @_jit
 def states_to_steps(start, stop, parts, mass, offset, out):  # type: ignore[no-untyped-def]
-    """The sum of the parts, (·, N, T F) → (T, N, F); where offset is given, divided by mass_i + offset_i."""
-    phases = out.shape[2]
-    for first in range(start, stop, 64):
+    """The sum of the parts, (·, N, T F) → (T, N, F); where offset is given, divided by mass_i + offset_i.
+
+    The first part is overwritten by the sum.
+    """
+    phases, n_parts = out.shape[2], parts.shape[0]
+    for first in range(start, stop, 64):  # short runs, so that both sides stay in cache
         last = min(first + 64, stop)
+        for b in range(1, n_parts):
+            for i in range(first, last):
+                for c in range(parts.shape[2]):
+                    parts[0, i, c] += parts[b, i, c]
+        if offset.size:
+            for i in range(first, last):
+                for c in range(parts.shape[2]):
+                    parts[0, i, c] /= mass[i, c] + offset[i]
         for t in range(out.shape[0]):
             here = out[t]
             for i in range(first, last):
                 for f in range(phases):
-                    c = t * phases + f
-                    total = 0.0
-                    for b in range(parts.shape[0]):
-                        total += parts[b, i, c]
-                    here[i, f] = total if offset.size == 0 else total / (mass[i, c] + offset[i])
+                    here[i, f] = parts[0, i, t * phases + f]
 
 
 @_jit
