@@ -211,7 +211,7 @@ class SnapshotSDE(BaseEstimator):
             raise ValueError("a profile needs a model that was fitted here, with a noise in a basis or constant.")
         at = found[1].start
         best = float(np.exp(solution.a[at]))
-        levels = best * np.geomspace(0.5, 2.0, 9) if grid is None else np.sort(np.atleast_1d(np.asarray(grid, float)))
+        levels = best * np.geomspace(0.5, 2.0, 9) if grid is None else np.unique(np.atleast_1d(np.asarray(grid, float)))
         if not (levels > 0).all():
             raise ValueError("the levels of the noise in grid must be positive.")
         free = np.ones(solution.a.size, bool)
@@ -323,8 +323,9 @@ class Uncertainty:
 
 def _interval(levels: Array, nats: Array, fitted: float) -> tuple[float, tuple[float, float]]:
     """The best level, and where the likelihood is 1.92 nats lower on both sides of it."""
-    x = np.concatenate([np.log(levels), [np.log(fitted)]])
-    y = np.concatenate([nats, [0.0]])
+    apart = np.abs(np.log(levels / fitted)) > 1e-3
+    x = np.concatenate([np.log(levels[apart]), [np.log(fitted)]])
+    y = np.concatenate([nats[apart], [0.0]])
     order = np.argsort(x)
     x, y = x[order], y[order]
     fine = np.linspace(x[0], x[-1], 2001)
