@@ -39,15 +39,15 @@ class SnapshotSDE(BaseEstimator):
     """Learns dx = ∇l dt + ρ dW from points that were each seen once.
 
     start: where the process starts: a point (n,) of decimal numbers, a sample's index or several, a mask (m,) of the
-        samples that are a start, or a mass (m,) on the samples.
-    eps: the time step of the chain, in the units of ``times``; "auto" is horizon/40, or more when that would need
-        more than 4,000 states.
+    samples that are a start, or a mass (m,) on the samples.
+    eps: the time step of the chain, in the units of ``times``; "auto" is horizon/40, shorter (to horizon/80)
+    where the drift changes fast, longer when that would need more than 4,000 states.
     states: "designed" (evenly spread over the data; see `States`), "samples" (the paper's setting), or a `States`.
     learn: what is learned, of "ordering", "noise", "speed" and "scale" (of given orderings), "eps", "density".
     noise: "field", "constant" (at the optimum of its marginal likelihood), or the known noise as a number.
     ordering: given orderings: values at the samples (m,), where the learned ordering starts from, or which is kept if
-        it is not learned; or a function of points (N, n) that returns an `Ordering` on them or several, whose shapes
-        are kept and whose speeds can be learned, beside a learned one.
+    it is not learned; or a function of points (N, n) that returns an `Ordering` on them or several, whose shapes
+    are kept and whose speeds can be learned, beside a learned one.
     time_density, horizon: for unknown times, their density on [0, horizon], a function of an array of times.
     basis: "auto", the number of smooth functions that ordering and noise are made of; None: values, one a state.
     smooth_ordering, smooth_noise: strength of smoothness, or "auto" (by empirical Bayes).
