@@ -256,6 +256,13 @@ def test_wrong_input_says_what_is_wrong(process, change, message) -> None:
         SnapshotSDE(**settings).fit(process.X, times)
 
 
+def test_wrong_number_of_coordinates(fitted, process) -> None:
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        fitted.score(process.X[:, :1], process.times)
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        fitted.predict(process.X[:, :1])
+
+
 def test_too_few_points() -> None:
     with pytest.raises(ValueError, match="minimum of 10"):
         SnapshotSDE(0).fit(np.zeros((3, 2)), np.ones(3))
@@ -296,9 +303,7 @@ EXPECTED = {
     "check_methods_sample_order_invariance": "score_samples needs the times of the samples",
     "check_methods_subset_invariance": "score_samples needs the times of the samples",
     "check_estimators_nan_inf": "its five samples are fewer than a fit needs",
-    "check_sample_weights_not_overwritten": "its samples are in clusters that small steps do not join",
-    "check_pipeline_consistency": "its samples are in clusters that small steps do not join",
-    "check_estimators_pickle": "its samples are in clusters that small steps do not join",
+    "check_n_features_in_after_fitting": "passes y by that name; see test_wrong_number_of_coordinates",
 }
 
 
