@@ -36,13 +36,27 @@ def setup(*more: str) -> None:
         made.touch()
 
 
-def call(task: str, worker: str = "_peer_worker.py", **arrays: Any) -> dict[str, np.ndarray]:
-    """Run a function of a worker file on these arrays in the peers' environment."""
-    setup()
+def setup_single_cell(*more: str) -> Path:
+    """Make the environment of scanpy and CellRank, that of `make test-single-cell`, with more packages; its Python."""
+    root = _HERE.parent
+    subprocess.run(["make", "--silent", "-C", root, ".venv-single-cell/.ready"], check=True, stdout=sys.stderr)
+    python = root / ".venv-single-cell" / _PYTHON.relative_to(_VENV)
+    if more:
+        install = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+        subprocess.run([*install, "--constraint", root / "constraints-single-cell.txt", *more], check=True)
+    return python
+
+
+def call(
+    task: str, worker: str = "_peer_worker.py", python: Path | None = None, **arrays: Any
+) -> dict[str, np.ndarray]:
+    """Run a function of a worker file on these arrays in the peers' environment, or another."""
+    if python is None:
+        setup()
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "input.npz"), Path(folder, "output.npz")
         np.savez(source, **arrays)
-        subprocess.run([_PYTHON, _HERE / worker, task, source, target], check=True)
+        subprocess.run([python or _PYTHON, _HERE / worker, task, source, target], check=True)
         with np.load(target) as result:
             return dict(result)
 

@@ -319,7 +319,8 @@ class _Stopped:
         from scipy.special import ndtri
 
         graph, free = op.graph, ~self.inside
-        twin = op.undirected()
+        with _check.silent():  # of the same step as the operator's own
+            twin = op.undirected()
         assert isinstance(twin, Chain)
         with np.errstate(divide="ignore"):
             away = np.clip(-ndtri(np.clip(twin._pull(np.stack(self.sets, axis=1).astype(float)), 0, 1)), 0.0, _FAR)
