@@ -44,7 +44,7 @@ def measure(data: od.datasets.Problem, known: bool = True, **settings: Any) -> l
 
 def row(name: str, results: list[list[float]]) -> list[str]:
     """The median over seeds, with the range of the errors."""
-    middle = np.nanmedian(results, axis=0) if len(results) > 1 else np.array(results[0])
+    middle = np.median(results, axis=0)
     low, high = np.min(results, axis=0), np.max(results, axis=0)
     digits = (5, 2, 2, 3, 1, 2, 2, 0)
     cells = [f"{value:.{d}f}" if np.isfinite(value) else "–" for value, d in zip(middle, digits, strict=True)]
