@@ -23,7 +23,7 @@ import ordiff as od
 from benchmarks import peers
 from benchmarks.memory import _reset_peak, _status
 from benchmarks.report import interleaved, progress, seconds, table, times
-from ordiff import _sparse
+from ordiff import _threads
 from ordiff.inference.objective import Dynamics, Objective, Observation, time_weights
 
 SIZES = {2_500: 5, 10_000: 3, 100_000: 3}  # and how often each is repeated
@@ -152,10 +152,10 @@ def triad() -> float:
     size = 20_000_000
     a, b, c = np.zeros(size), np.ones(size), np.ones(size)
     cores = int(numba.config.NUMBA_NUM_THREADS)
-    ranges = _sparse.even_ranges(size, size * 100)[:cores]
+    ranges = _threads.even_ranges(size, size * 100)[:cores]
 
     def once() -> None:
-        _sparse.over(ranges, _triad, a, b, c)
+        _threads.over(ranges, _triad, a, b, c)
 
     once()
     return max(24 * size / interleaved({"triad": once}, 1)["triad"] for _ in range(10))

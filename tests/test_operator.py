@@ -155,9 +155,9 @@ def test_the_undirected_twin_drops_the_orderings_only(surface):
 
 
 def test_many_threads_and_functions_agree_with_scipy(rng, monkeypatch):
-    from ordiff import _sparse
+    from ordiff import _threads
 
-    monkeypatch.setattr(_sparse, "_EDGES_PER_THREAD", 1000)
+    monkeypatch.setattr(_threads, "_EDGES_PER_THREAD", 1000)
     monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 4)
     X = rng.normal(size=(2000, 2))
     op = od.Kernel(X[:, 0], noise=0.7).operator(od.NeighborGraph.build(X, k=15), 0.1)

@@ -1,6 +1,6 @@
 """The compiled loops, and nothing else.
 
-Every loop works on a range of rows of one CSR pattern, without the interpreter lock: `over_rows` runs it on all
+Every loop works on a range of rows of one CSR pattern, without the interpreter lock: `_threads` runs it on all
 cores by giving each thread its own range. So there is one version of each loop, it compiles once (on first use,
 then cached on disk), and a result does not depend on the number of threads, except in rounding for `push`, the
 only loop that scatters.
@@ -10,25 +10,16 @@ Indices are viewed as unsigned (signed ones cost numba a wrap-around test per ac
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from ordiff import _threads
 from ordiff._check import Array, IntArray
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz", "arcp"})
-
-# below this many edges a thread costs more than it saves: in a light loop over rows, and in the build of an operator
-_EDGES_PER_THREAD, _BUILT_PER_THREAD = 1_000_000, 100_000
-# edges in flight per thread while an operator is built: 1 MiB, so that a block stays in cache
-_BLOCK = 131_072
 
 EMPTY = np.empty(0)
 
@@ -41,49 +32,6 @@ def unsigned(indices: IntArray) -> NDArray[np.unsignedinteger[Any]]:
 def index_dtype(largest: int) -> type[np.signedinteger[Any]]:
     """32-bit where it fits."""
     return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
-
-
-def n_threads(n_edges: int, per_thread: int) -> int:
-    return max(1, min(int(numba.config.NUMBA_NUM_THREADS), n_edges // per_thread))
-
-
-def _cuts(indptr: IntArray, parts: int) -> list[int]:
-    """Row numbers that cut the rows into ``parts`` ranges of about equal numbers of edges."""
-    targets = np.linspace(0, indptr[-1], parts + 1)[1:-1]
-    return [0, *np.searchsorted(indptr, targets).tolist(), len(indptr) - 1]
-
-
-def over_rows(loop: Callable[..., Any], indptr: IntArray, *args: Any) -> None:
-    """loop(start, stop, indptr, *args) over all rows, a range of rows per thread."""
-    cuts = _cuts(indptr, n_threads(int(indptr[-1]), _EDGES_PER_THREAD))
-    in_threads(lambda rows: loop(*rows, indptr, *args), list(pairwise(cuts)))
-
-
-def over_blocks(work: Callable[[int, int], Any], indptr: IntArray, *, threaded: bool) -> list[Any]:
-    """work(start, stop) over blocks of rows that fit in cache, on all cores when ``threaded``."""
-    blocks = list(pairwise(_cuts(indptr, max(1, int(indptr[-1]) // _BLOCK))))
-    workers = n_threads(int(indptr[-1]), _BUILT_PER_THREAD) if threaded else 1
-    return in_threads(lambda block: work(*block), blocks, workers)
-
-
-def in_threads(work: Callable[[Any], Any], items: Sequence[Any], workers: int | None = None) -> list[Any]:
-    """work(item) for each, in order of the items, on all cores (or this many)."""
-    workers = min(len(items), int(numba.config.NUMBA_NUM_THREADS) if workers is None else workers)
-    if workers <= 1 or threading.current_thread().name.startswith(_THREAD_NAME):
-        return [work(item) for item in items]
-    return list(_pool(workers).map(work, items))
-
-
-_THREAD_NAME = "ordiff-loop"
-_pools: dict[int, ThreadPoolExecutor] = {}
-# threads do not survive a fork: a child starts its own
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pools.clear)
-
-
-def _pool(workers: int) -> ThreadPoolExecutor:
-    """Threads that wait for work: starting them anew costs as much as a step of a small operator."""
-    return _pools.setdefault(workers, ThreadPoolExecutor(workers, thread_name_prefix=_THREAD_NAME))
 
 
 # ---------------------------------------------------------------------------------------------- graphs
@@ -202,19 +150,17 @@ def copy_rows(start, stop, indptr, source, target, values, out):  # type: ignore
 
 
 @_jit
-def gather(start, stop, indptr, order, f, out):  # type: ignore[no-untyped-def]
-    """out_i = f_order[i], for functions (m, c)."""
+def gather(start, stop, order, f, out):  # type: ignore[no-untyped-def]
+    """out_i = f_order[i], for one function (m,) or several (m, c)."""
     for i in range(start, stop):
-        for c in range(f.shape[1]):
-            out[i, c] = f[order[i], c]
+        out[i] = f[order[i]]
 
 
 @_jit
-def scatter(start, stop, indptr, order, f, out):  # type: ignore[no-untyped-def]
-    """out_order[i] = f_i, for functions (m, c)."""
+def scatter(start, stop, order, f, out):  # type: ignore[no-untyped-def]
+    """out_order[i] = f_i, for one function (m,) or several (m, c)."""
     for i in range(start, stop):
-        for c in range(f.shape[1]):
-            out[order[i], c] = f[i, c]
+        out[order[i]] = f[i]
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"})
@@ -475,7 +421,7 @@ def push(indptr: IntArray, indices: IntArray, data: Array, mass: Array) -> Array
         buffers[start] = buffer = np.zeros_like(mass)
         loop(start, stop, *args, buffer)
 
-    over_rows(part, indptr, unsigned(indices), data, mass)
+    _threads.over_rows(part, indptr, unsigned(indices), data, mass)
     first, *others = sorted(buffers)  # always added in the same order
     for start in others:
         buffers[first] += buffers[start]
@@ -486,30 +432,6 @@ def push(indptr: IntArray, indices: IntArray, data: Array, mass: Array) -> Array
 #
 # Used by `inference.objective`. Blocks of records are (N, C), a row of C records per state, so that a state's
 # records are one short vector; steps work on (N, F), a column per phase.
-
-Range = tuple[int, int]
-# below these a second thread costs more than it saves: edges of one product, and multiplications of a denser loop
-_STEP_PER_THREAD, _WORK_PER_THREAD = 400_000, 100_000
-
-
-def edge_ranges(indptr: IntArray, work_per_edge: int = 0) -> list[Range]:
-    """Ranges of rows of about equal numbers of edges, one per thread; for loops that do much per edge, say how much."""
-    edges = int(indptr[-1])
-    parts = n_threads(edges * work_per_edge, _WORK_PER_THREAD) if work_per_edge else n_threads(edges, _STEP_PER_THREAD)
-    return list(pairwise(_cuts(indptr, parts)))
-
-
-def even_ranges(n: int, work: int) -> list[Range]:
-    """Ranges of 0 .. n − 1 of equal length, one per thread, for this much work in all."""
-    parts = max(1, min(n_threads(work, _WORK_PER_THREAD), n))
-    return list(pairwise(np.linspace(0, n, parts + 1).astype(int).tolist()))
-
-
-def over(ranges: list[Range], loop: Callable[..., Any], *args: Any) -> list[Any]:
-    """loop(start, stop, *args) for every range, a thread each."""
-    if len(ranges) == 1:
-        return [loop(*ranges[0], *args)]
-    return in_threads(lambda rows: loop(*rows, *args), ranges)
 
 
 @_jit

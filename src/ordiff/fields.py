@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check, _sparse
+from ordiff import _check, _sparse, _threads
 from ordiff._check import Array
 from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.graph import NeighborGraph
@@ -140,7 +140,7 @@ def local_moments(op: Generator) -> Moments:
     for factor in reversed(op.factors):
         graph, out = op.graph, (np.empty_like(mean), np.empty_like(second))
         indices = _sparse.unsigned(graph._indices)
-        _sparse.over_rows(_sparse.step_moments, graph._indptr, indices, factor._data, X, mean, second, *out)
+        _threads.over_rows(_sparse.step_moments, graph._indptr, indices, factor._data, X, mean, second, *out)
         mean, second = out
     return Moments(mean / op.eps, second / (2 * op.eps))
 

@@ -11,7 +11,7 @@ from math import lgamma, log, pi
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _sparse
+from ordiff import _check, _sparse, _threads
 from ordiff._check import Array
 from ordiff.graph import NeighborGraph
 
@@ -64,10 +64,10 @@ class TangentSpaces:
         most = min(k, X.shape[1])
         rank = 1 if dimension is None else _check.count(dimension, "dimension", 1, most, f"k is {k}.")
         with threadpool_limits(1, user_api="blas"):  # its own threads treble the time of small matrices
-            parts = _sparse.in_threads(lambda rows: pca(rows, rank), batches)
+            parts = _threads.in_threads(lambda rows: pca(rows, rank), batches)
             widest = max(part[2].shape[1] for part in parts)
             narrow = [place for place, part in enumerate(parts) if part[2].shape[1] < widest]
-            again = _sparse.in_threads(lambda place: pca(batches[place], widest), narrow)
+            again = _threads.in_threads(lambda place: pca(batches[place], widest), narrow)
         for place, part in zip(narrow, again, strict=True):
             parts[place] = part
         dimensions, axes, squares = (np.concatenate([part[which] for part in parts]) for which in (0, 1, 2))
@@ -113,7 +113,7 @@ class TangentSpaces:
             along = np.einsum("mnr,mn->mr", self.axes[rows], moment)
             return np.einsum("mnr,mr->mn", self.axes[rows], inverse[rows] * along)
 
-        return np.concatenate(_sparse.in_threads(batch, _batches(self.X, self.neighbors.shape[1])))
+        return np.concatenate(_threads.in_threads(batch, _batches(self.X, self.neighbors.shape[1])))
 
 
 def _batches(X: Array, k: int) -> list[slice]:
@@ -262,7 +262,7 @@ def gaussian_weights(graph: NeighborGraph, left: Array, right: Array) -> Array:
     """exp(−|x_j − x_i|²/(2 left_i right_j)) on the edges, (E,)."""
     out = np.empty(graph.n_edges)
     indices = _sparse.unsigned(graph._indices)
-    _sparse.over_rows(_sparse.gaussian, graph._indptr, indices, graph._sqdist, left, right, out)
+    _threads.over_rows(_sparse.gaussian, graph._indptr, indices, graph._sqdist, left, right, out)
     return out
 
 
@@ -270,5 +270,5 @@ def over_neighbors(graph: NeighborGraph, weights: Array, f: Array) -> Array:
     """Σ_j w_ij f_j, for edge weights (E,) and one function (m,) or several (m, c)."""
     out = np.empty_like(f)
     loop = _sparse.pull if f.ndim == 1 else _sparse.pull_many
-    _sparse.over_rows(loop, graph._indptr, _sparse.unsigned(graph._indices), weights, f, out)
+    _threads.over_rows(loop, graph._indptr, _sparse.unsigned(graph._indices), weights, f, out)
     return out

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _sparse, neighbors
+from ordiff import _check, _sparse, _threads, neighbors
 from ordiff._check import Array, GraphError, IntArray
 
 # From this many edges on operators are sorted for locality: below, to sort a function and back costs what it saves.
@@ -104,7 +104,7 @@ class NeighborGraph:
         indices = np.empty(int(indptr[-1]), indptr.dtype)
         for samples, found, lengths in blocks:
             here = _offsets(lengths)
-            _sparse.over_rows(_sparse.copy_rows, here, here, indptr[samples], found, indices)
+            _threads.over_rows(_sparse.copy_rows, here, here, indptr[samples], found, indices)
         graph = cls._finish(indptr, indices, X, order)
         limit = radius[0] ** 2 if np.ptp(radius) == 0 else (radius**2)[graph.sources()]
         return graph._only(graph._sqdist <= limit)
@@ -124,9 +124,9 @@ class NeighborGraph:
         """Self in every row, rows sorted, exact squared distances."""
         assert indices.max() < len(X)
         assert (np.diff(indptr) > 0).all()
-        _sparse.over_rows(_sparse.self_and_sort, indptr, _sparse.unsigned(indices))
+        _threads.over_rows(_sparse.self_and_sort, indptr, _sparse.unsigned(indices))
         sqdist = np.empty(indices.size)
-        _sparse.over_rows(_sparse.square_distances, indptr, _sparse.unsigned(indices), X, sqdist)
+        _threads.over_rows(_sparse.square_distances, indptr, _sparse.unsigned(indices), X, sqdist)
         return cls(indptr, indices, sqdist, X, order)
 
     @classmethod
@@ -239,7 +239,7 @@ class NeighborGraph:
         m = self.n_points
         selves, spacing, reach = np.empty(m, np.intp), np.empty(m), np.empty(m)
         indices = _sparse.unsigned(self._indices)
-        _sparse.over_rows(_sparse.row_summary, self._indptr, indices, self._sqdist, selves, spacing, reach)
+        _threads.over_rows(_sparse.row_summary, self._indptr, indices, self._sqdist, selves, spacing, reach)
         return selves, spacing, reach
 
     @property
@@ -293,7 +293,7 @@ class NeighborGraph:
         rank[order] = np.arange(m)
         indptr, indices = _offsets(np.diff(self._indptr)[order]), np.empty_like(self._indices)
         begins, (old, new) = indptr[rank], map(_sparse.unsigned, (self._indices, indices))
-        _sparse.over_rows(_sparse.renamed_rows, self._indptr, old, rank, begins, new)
+        _threads.over_rows(_sparse.renamed_rows, self._indptr, old, rank, begins, new)
         return Layout(NeighborGraph(indptr, indices, _sparse.EMPTY), self._indptr, begins, order)
 
     def nearest(self, k: int, pad: bool = False) -> tuple[NDArray[np.intp], Array]:
@@ -311,7 +311,7 @@ class NeighborGraph:
         found = np.tile(np.arange(self.n_points)[:, None], (1, k))
         distances = np.zeros((self.n_points, k))
         indices = _sparse.unsigned(self._indices)
-        _sparse.over_rows(_sparse.nearest, self._indptr, indices, self._sqdist, k, found, distances)
+        _threads.over_rows(_sparse.nearest, self._indptr, indices, self._sqdist, k, found, distances)
         return found, distances
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -352,14 +352,14 @@ class Layout:
         if self.order is None:
             return f
         out = np.empty(f.shape)
-        _sparse.over_rows(loop, self.indptr, self.order, f.reshape(len(f), -1), out.reshape(len(f), -1))
+        _threads.over(_threads.even_ranges(len(f), f.size // 2), loop, self.order, f, out)
         return out
 
     def _moved(self, values: Any, source: IntArray, target: IntArray) -> Any:
         if self.order is None:
             return values
         out = np.empty_like(values)
-        _sparse.over_rows(_sparse.copy_rows, self.indptr, source, target, values, out)
+        _threads.over_rows(_sparse.copy_rows, self.indptr, source, target, values, out)
         return out
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ordiff import _check, _sparse
+from ordiff import _check, _sparse, _threads
 from ordiff._check import Array
 from ordiff.geometry import over_neighbors
 from ordiff.graph import NeighborGraph
@@ -183,7 +183,7 @@ class MarkovOperator(Chain):
         pattern, many = layout.pattern, layout.sort(f).reshape(len(f), -1)
         out = np.empty_like(many)
         indices = _sparse.unsigned(pattern._indices)
-        _sparse.over_rows(_sparse.pull_difference, pattern._indptr, indices, self._stored, many, out)
+        _threads.over_rows(_sparse.pull_difference, pattern._indptr, indices, self._stored, many, out)
         return layout.unsort(out.reshape(f.shape))
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _sparse
+from ordiff import _check, _sparse, _threads
 from ordiff._check import Array
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.compose import Kernel
@@ -97,7 +97,7 @@ def _full_rows(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
     for i in rows:
         indices[indptr[i] : indptr[i + 1]] = np.arange(m)
     sqdist = np.empty(indices.size)
-    _sparse.over_rows(_sparse.square_distances, indptr, _sparse.unsigned(indices), X, sqdist)
+    _threads.over_rows(_sparse.square_distances, indptr, _sparse.unsigned(indices), X, sqdist)
     return NeighborGraph(indptr, indices, sqdist, X)
 
 

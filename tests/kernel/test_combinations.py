@@ -62,13 +62,13 @@ def test_a_sparse_graph_gives_the_dense_kernel_restricted(surface, parts):
 
 
 def test_the_build_does_not_depend_on_blocks_or_threads(surface, monkeypatch):
-    from ordiff import _sparse
+    from ordiff import _threads
 
     graph = od.NeighborGraph.build(surface.X, k=20)
     kernel = make_kernel(surface, "several", "tangent", "beta", "gaussian")
     whole = kernel.operator(graph, EPS).matrix.data.copy()
-    monkeypatch.setattr(_sparse, "_BLOCK", 50)
-    monkeypatch.setattr(_sparse, "_BUILT_PER_THREAD", 100)
+    monkeypatch.setattr(_threads, "_BLOCK", 50)
+    monkeypatch.setattr(_threads, "_BUILT_PER_THREAD", 100)
     monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 3)
-    assert _sparse.n_threads(graph.n_edges, 100) == 3
+    assert _threads.n_threads(graph.n_edges, 100) == 3
     np.testing.assert_array_equal(kernel.operator(graph, EPS).matrix.data, whole)

@@ -29,7 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _sparse
+from ordiff import _check, _sparse, _threads
 from ordiff._check import Array, IntArray
 from ordiff.graph import NeighborGraph
 
@@ -224,10 +224,10 @@ class _Rows:
     sqdist: Array
     selves: NDArray[np.intp]
     edges: NDArray[np.intp] | None = None
-    ranges: list[_sparse.Range] = field(init=False)
+    ranges: list[_threads.Range] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ranges", _sparse.edge_ranges(self.indptr, 4))
+        object.__setattr__(self, "ranges", _threads.edge_ranges(self.indptr, 4))
 
     def only(self, rows: NDArray[np.intp]) -> _Rows:
         """Some of all rows."""
@@ -242,7 +242,7 @@ class _Rows:
         return edges if self.edges is None else edges[self.edges]
 
     def loop(self, loop: Callable[..., Any], *args: Any) -> list[Any]:
-        return _sparse.over(self.ranges, loop, self.indptr, *args)
+        return _threads.over(self.ranges, loop, self.indptr, *args)
 
     def exponent(self, parts: _Parts, eps: float) -> Array:
         """−|x_j − x_i|²/(2ερ_i²) + (1/ρ_i²) Σ_k slope_k(i) Δl_k(i,j)."""
@@ -304,15 +304,15 @@ class _Pattern:
             self.order, sqdist = order.astype(np.intp), sqdist[self.edges]
         selves, unused = np.empty(n, np.intp), np.empty(n)
         named = _sparse.unsigned(indices)
-        _sparse.over_rows(_sparse.row_summary, indptr, named, sqdist, selves, unused, unused)
+        _threads.over_rows(_sparse.row_summary, indptr, named, sqdist, selves, unused, unused)
         self.all = _Rows(indptr, named, np.arange(n, dtype=np.uint32), sqdist, selves)
         numbers = np.arange(indices.size, dtype=indices.dtype)
         columns = sp.csr_array((numbers, indices, indptr), shape=(n, n)).tocsc()
         self.t_indptr, self.t_indices = columns.indptr, _sparse.unsigned(columns.indices)
         self.t_edges = _sparse.unsigned(columns.data)
-        self.ranges = _sparse.edge_ranges(indptr)
-        self.t_ranges = _sparse.edge_ranges(self.t_indptr)
-        self.t_heavy = _sparse.edge_ranges(self.t_indptr, 4)
+        self.ranges = _threads.edge_ranges(indptr)
+        self.t_ranges = _threads.edge_ranges(self.t_indptr)
+        self.t_heavy = _threads.edge_ranges(self.t_indptr, 4)
 
     @property
     def n(self) -> int:
@@ -338,14 +338,14 @@ class _Pattern:
     def transposed(self, data: Array) -> Array:
         """Edge values, by columns."""
         out = np.empty_like(data)
-        _sparse.over(_sparse.even_ranges(data.size, data.size), _sparse.take, self.t_edges, data, out)
+        _threads.over(_threads.even_ranges(data.size, data.size), _sparse.take, self.t_edges, data, out)
         return out
 
     def collect_columns(self, M: Array, parts: _Parts, sums: _Sums) -> None:
         """∂l_k = Mᵀ c_k,  ∂w = column sums of M."""
         out = np.empty((len(parts.coefs) + 1, self.n))
         by_columns = (self.t_indptr, self.t_indices, self.t_edges)
-        _sparse.over(self.t_heavy, _sparse.column_sums, *by_columns, M, parts.coefs, out)
+        _threads.over(self.t_heavy, _sparse.column_sums, *by_columns, M, parts.coefs, out)
         sums.tables += out[:-1]
         sums.log_weight += out[-1]
 
@@ -388,12 +388,12 @@ class _Chain:
     def push_onto(self, by_columns: Array, mass: Array, out: Array) -> None:
         """out += Aᵀ mass, (N, c), for any edge values given by columns."""
         pattern = self.pattern
-        _sparse.over(pattern.t_ranges, _onto(out), pattern.t_indptr, pattern.t_indices, by_columns, mass, out)
+        _threads.over(pattern.t_ranges, _onto(out), pattern.t_indptr, pattern.t_indices, by_columns, mass, out)
 
     def pull_onto(self, f: Array, out: Array) -> None:
         """out += P f, (N, c)."""
         rows = self.pattern.all
-        _sparse.over(self.pattern.ranges, _onto(out), rows.indptr, rows.indices, self.P, f, out)
+        _threads.over(self.pattern.ranges, _onto(out), rows.indptr, rows.indices, self.P, f, out)
 
 
 def _onto(out: Array) -> Callable[..., Any]:
@@ -453,20 +453,20 @@ class _Observer:
             at = order[a:b]
             entries = int((last[at] - first[at]).sum())
             arrays = tuple(np.ascontiguousarray(x[at], dtype=np.intp) for x in (seen, first, last))
-            self.visits.append((arrays, _sparse.even_ranges(b - a, entries * work)))
+            self.visits.append((arrays, _threads.even_ranges(b - a, entries * work)))
 
     def _loop(self, block: int, loop: Callable[..., Any], table: Array, *args: Any) -> None:
         arrays, ranges = self.visits[block]
         W, first = self.W, self.plan.first_record(block)
-        _sparse.over(ranges, loop, *arrays, W.indices, W.data, first, *self.where, table, self.log, *args)
+        _threads.over(ranges, loop, *arrays, W.indices, W.data, first, *self.where, table, self.log, *args)
 
     def table(self, states: Array) -> Array:
         """What B is applied to: the masses (N, C), or log(p/v + δ)."""
         if not self.log:
             return states
         out = self.scratch("table", *states.shape)
-        ranges = _sparse.even_ranges(len(states), 4 * states.size)
-        _sparse.over(ranges, _sparse.log_table, states, self.volumes, self.floor, out)
+        ranges = _threads.even_ranges(len(states), 4 * states.size)
+        _threads.over(ranges, _sparse.log_table, states, self.volumes, self.floor, out)
         return out
 
     def _table(self, steps: Array) -> Array:
@@ -498,14 +498,14 @@ class _Observer:
         parts[...] = 0.0
         targets = [parts[min(k, len(parts) - 1)] for k in range(len(ranges))]
 
-        def scatter(item: tuple[_sparse.Range, Array]) -> None:
+        def scatter(item: tuple[_threads.Range, Array]) -> None:
             rows, target = item
             visit = (*arrays, W.indices, W.data, first, *self.where, table, self.log, self.slope)
             _sparse.observe_back(*rows, *visit, target)
 
-        _sparse.in_threads(scatter, list(zip(ranges, targets, strict=True)))
-        nodes = _sparse.even_ranges(len(states), 2 * states.size)
-        _sparse.over(nodes, _sparse.states_to_steps, parts, states, self.offset, out)
+        _threads.in_threads(scatter, list(zip(ranges, targets, strict=True)))
+        nodes = _threads.even_ranges(len(states), 2 * states.size)
+        _threads.over(nodes, _sparse.states_to_steps, parts, states, self.offset, out)
 
     def shares(self, block: int, steps: Array, out: Array) -> None:
         """slope_i W_ir (p̂_i(r)) for the entries of W in a block."""
@@ -590,7 +590,7 @@ class _Plan:
 
     def states(self, steps: Array, out: Array) -> Array:
         """(T, N, F) → (N, T F)."""
-        _sparse.over(_sparse.even_ranges(self.n, 2 * out.size), _sparse.steps_to_states, steps, out)
+        _threads.over(_threads.even_ranges(self.n, 2 * out.size), _sparse.steps_to_states, steps, out)
         return out
 
 
@@ -768,8 +768,8 @@ class _View:
 
 
 def _score(where: tuple[Any, ...], seen: IntArray, share: Array, change: Array, out: Array) -> None:
-    ranges = _sparse.even_ranges(seen.size, seen.size * out.shape[1] * 4)
-    _sparse.over(ranges, _sparse.score_record, seen, share, *where, change, out)
+    ranges = _threads.even_ranges(seen.size, seen.size * out.shape[1] * 4)
+    _threads.over(ranges, _sparse.score_record, seen, share, *where, change, out)
 
 
 # ---------------------------------------------------------------------------------------- the objective
@@ -979,7 +979,7 @@ class Objective:
         view = _View(observer, masses, self._initial)
         changes = self._changes(chain, orderings, slopes, local_slopes, noise)
         tasks = [change.columns(a) for change in changes for a in range(0, change.U.shape[1], _DIRECTIONS)]
-        parts = _sparse.in_threads(lambda change: self._scores(chain, change, masses, view), tasks)
+        parts = _threads.in_threads(lambda change: self._scores(chain, change, masses, view), tasks)
         return np.hstack([np.empty((wanted.size, 0)), *parts])
 
     def _changes(
@@ -1052,7 +1052,7 @@ class Objective:
         plan, rows = self._plan, self._pattern.all
         G, scratch = np.zeros(self.graph.n_edges), _Scratch()
         ring = np.zeros((plan.length + 1, plan.n, plan.phases))  # λ of a block, then the first λ of the next block
-        ranges = _sparse.edge_ranges(rows.indptr, plan.width)
+        ranges = _threads.edge_ranges(rows.indptr, plan.width)
         for block, first, last in reversed(plan.blocks()):
             count, steps = last - first, kept.room(first, last)
             if kept.starts is not None:
@@ -1064,7 +1064,7 @@ class Objective:
                 if first + s + 1 < self.steps:
                     chain.pull_onto(ring[s + 1], ring[s])
             later = plan.states(ring[1 : count + 1], scratch("later", *states.shape))
-            _sparse.over(ranges, _sparse.sampled_product, rows.indptr, rows.indices, states, later, G)
+            _threads.over(ranges, _sparse.sampled_product, rows.indptr, rows.indices, states, later, G)
         return self._collect(chain, G, ring[0])
 
     def _collect(self, chain: _Chain, G: Array, first: Array) -> _Sums:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check, _sparse
+from ordiff import _check, _sparse, _threads
 from ordiff._check import Array, IntArray
 from ordiff.geometry import balanced_density, intrinsic_dimension, knn_density, usual_neighbors
 from ordiff.graph import NeighborGraph
@@ -210,7 +210,7 @@ class Kernel:
             logs = profile.log_value(u)
             return int(_sparse.normalise(start, stop, indptr, indices, logs, log_weight, begins, out))
 
-        for failed in _sparse.over_blocks(block, indptr, threaded=terms.threaded):
+        for failed in _threads.over_blocks(block, indptr, threaded=terms.threaded):
             if failed >= 0 and strict:
                 raise _check.empty_row(failed, eps)
         return out

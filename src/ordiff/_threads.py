@@ -1,0 +1,132 @@
+"""Work on several cores: ranges of rows, and the threads that loops over them run in.
+
+The loops of `_sparse` hold no interpreter lock, so plain threads are enough. They wait for work between calls, and the
+caller works too.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from queue import SimpleQueue
+from typing import Any
+
+import numba
+import numpy as np
+
+from ordiff._check import IntArray
+
+Range = tuple[int, int]
+
+# below these a second thread costs more than it saves: edges of a light loop over rows, edges of an operator that is
+# built, and multiplications of a denser loop
+_EDGES_PER_THREAD, _BUILT_PER_THREAD, _WORK_PER_THREAD = 400_000, 100_000, 100_000
+# edges in flight per thread while an operator is built: 1 MiB, so that a block stays in cache
+_BLOCK = 131_072
+
+
+def n_threads(n_edges: int, per_thread: int) -> int:
+    return max(1, min(int(numba.config.NUMBA_NUM_THREADS), n_edges // per_thread))
+
+
+def _cuts(indptr: IntArray, parts: int) -> list[int]:
+    """Row numbers that cut the rows into ``parts`` ranges of about equal numbers of edges."""
+    targets = np.linspace(0, indptr[-1], parts + 1)[1:-1]
+    return [0, *np.searchsorted(indptr, targets).tolist(), len(indptr) - 1]
+
+
+def over_rows(loop: Callable[..., Any], indptr: IntArray, *args: Any) -> None:
+    """loop(start, stop, indptr, *args) over all rows, a range of rows per thread."""
+    cuts = _cuts(indptr, n_threads(int(indptr[-1]), _EDGES_PER_THREAD))
+    in_threads(lambda rows: loop(*rows, indptr, *args), list(pairwise(cuts)))
+
+
+def over_blocks(work: Callable[[int, int], Any], indptr: IntArray, *, threaded: bool) -> list[Any]:
+    """work(start, stop) over blocks of rows that fit in cache, on all cores when ``threaded``."""
+    blocks = list(pairwise(_cuts(indptr, max(1, int(indptr[-1]) // _BLOCK))))
+    workers = n_threads(int(indptr[-1]), _BUILT_PER_THREAD) if threaded else 1
+    return in_threads(lambda block: work(*block), blocks, workers)
+
+
+def edge_ranges(indptr: IntArray, work_per_edge: int = 0) -> list[Range]:
+    """Ranges of rows of about equal numbers of edges, one per thread; for loops that do much per edge, say how much."""
+    edges = int(indptr[-1])
+    parts = n_threads(edges * work_per_edge, _WORK_PER_THREAD) if work_per_edge else n_threads(edges, _EDGES_PER_THREAD)
+    return list(pairwise(_cuts(indptr, parts)))
+
+
+def even_ranges(n: int, work: int) -> list[Range]:
+    """Ranges of 0 .. n − 1 of equal length, one per thread, for this much work in all."""
+    parts = max(1, min(n_threads(work, _WORK_PER_THREAD), n))
+    return list(pairwise(np.linspace(0, n, parts + 1).astype(int).tolist()))
+
+
+def over(ranges: list[Range], loop: Callable[..., Any], *args: Any) -> list[Any]:
+    """loop(start, stop, *args) for every range, a thread each."""
+    if len(ranges) == 1:
+        return [loop(*ranges[0], *args)]
+    return in_threads(lambda rows: loop(*rows, *args), ranges)
+
+
+def in_threads(work: Callable[[Any], Any], items: Sequence[Any], workers: int | None = None) -> list[Any]:
+    """work(item) for each, in order of the items, on all cores (or this many).
+
+    The caller takes items too, and does not wait for threads that come too late for one: waking a thread takes as
+    long as a step of a small operator.
+    """
+    workers = min(len(items), int(numba.config.NUMBA_NUM_THREADS) if workers is None else workers)
+    if workers <= 1 or threading.current_thread().name == _THREAD_NAME:
+        return [work(item) for item in items]
+    results: list[Any] = [None] * len(items)
+    left = iter(range(len(items)))  # shared: the interpreter gives each number out once
+    finished: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def drain() -> None:
+        for at in left:
+            try:
+                results[at] = work(items[at])
+            except BaseException as error:
+                finished.put(error)
+            else:
+                finished.put(None)
+
+    _helpers.call(drain, workers - 1)
+    own = 0
+    for at in left:
+        results[at] = work(items[at])
+        own += 1
+    for _ in range(len(items) - own):
+        if error := finished.get():
+            raise error
+    return results
+
+
+_THREAD_NAME = "ordiff-loop"
+
+
+class _Helpers:
+    """Threads that wait for work: starting them anew would cost as much as a step of an operator."""
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def call(self, task: Callable[[], None], times: int) -> None:
+        """Have so many threads run the task, soon."""
+        while len(self._threads) < times:
+            self._threads.append(threading.Thread(target=self._work, name=_THREAD_NAME, daemon=True))
+            self._threads[-1].start()
+        for _ in range(times):
+            self._tasks.put(task)
+
+    def _work(self) -> None:
+        while True:
+            self._tasks.get()()
+
+
+_helpers = _Helpers()
+# threads do not survive a fork: a child starts its own
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_helpers.__init__)  # type: ignore[misc]
