@@ -40,6 +40,8 @@ _QUADRATIC = 3
 # The largest Σ_j |B_ij|: beyond it a local polynomial extrapolates, and one of lower degree is taken.
 _EXTRAPOLATION = 3.0
 _BATCH_NUMBERS = 1_000_000
+# Samples that the dimension is estimated from, at most.
+_DIMENSION_SAMPLES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +77,8 @@ class States:
         X = _check.points(X, minimum=10)
         m, n = X.shape
         rng = np.random.default_rng(random_state)
-        small = NeighborGraph.build(X, k=min(20, m - 1))
-        d = intrinsic_dimension(small) if dimension is None else _check.count(dimension, "dimension", 1, n)
-        r8 = small.nearest(min(8, m - 1))[1][:, -1]
+        d = _dimension(X, rng) if dimension is None else _check.count(dimension, "dimension", 1, n)
+        r8 = NeighborGraph.build(X, k=min(8, m - 1)).nearest(min(8, m - 1))[1][:, -1]
         if spacing is None:
             spacing = float(np.median(r8)) * (1.2 / 8 ** (1 / d))
         spacing = _check.positive(spacing, "spacing")
@@ -198,6 +199,12 @@ class States:
             return sp.csr_array((data.ravel(), columns.ravel(), indptr), shape=(m, N))
 
         return matrix(values), [matrix(slopes[:, :, c]) for c in range(n)]
+
+
+def _dimension(X: Array, rng: np.random.Generator) -> int:
+    """The dimension of the data, from some of the samples where there are many."""
+    some = X if len(X) <= _DIMENSION_SAMPLES else X[rng.choice(len(X), _DIMENSION_SAMPLES, replace=False)]
+    return intrinsic_dimension(NeighborGraph.build(some, k=min(max(20, min(100, len(some) // 10)), len(some) - 1)))
 
 
 def _n_terms(d: int, degree: int) -> int:
