@@ -10,6 +10,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 html_theme = "furo"
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 2
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 default_role = "any"

@@ -95,7 +95,7 @@ class SnapshotSDE(BaseEstimator):
         speed: str = "constant",
         spacing: Any = "auto",
         dimension: Any = None,
-        n_starts: int = 1,
+        n_starts: int = 2,
     ) -> None:
         self.start, self.eps, self.states, self.learn = start, eps, states, learn
         self.noise, self.ordering = noise, ordering

@@ -488,17 +488,7 @@ def _learn(
         (settings.smooth_noise if b.target == "noise" else settings.smooth_ordering) == "auto" and b.penalty is not None
         for b in parameters.blocks
     )
-    small = parameters.size <= 1500 and not {"eps", "density", "scale"} & set(settings.learn)
-    solution = optimise(
-        problem, a, auto=auto, max_iter=settings.max_iter, tol=settings.tol, updates=updates, curvature=small
-    )
-    for block, part in zip(parameters.blocks, parameters.slices, strict=True):
-        constant = block.target == "noise" and block.size(len(states.points)) == 1
-        if constant and parameters.size > 1 and updates > 1 and small and not solution.interrupted:
-            solution = settle(problem, solution, part.start, settings.tol)
-    converged = solution.decrement < 0.5 and not solution.interrupted
-    if converged and settings.n_starts > 1:
-        converged = _confirmed(problem, solution, settings)
+    solution, converged = _optimum(settings, problem, a, auto, updates)
     dynamics = solution.parameters.dynamics(solution.a)
     log_likelihood = objective.per_sample(dynamics)
     nowhere = 1e-11 / len(kept) if states.are_samples else 20 * _FLOOR / states.volumes.sum()
@@ -513,8 +503,30 @@ def _learn(
     )  # fmt: skip
 
 
-def _confirmed(problem: Problem, solution: Solution, settings: Any) -> bool:
-    """Whether other starts end at the same optimum."""
+def _optimum(settings: Any, problem: Problem, a: Array, auto: tuple[bool, ...], updates: int) -> tuple[Solution, bool]:
+    """The optimum, and whether it is one. An interrupt leaves the best so far."""
+    parameters = problem.parameters
+    small = parameters.size <= 1500 and not {"eps", "density", "scale"} & set(settings.learn)
+    solution = optimise(
+        problem, a, auto=auto, max_iter=settings.max_iter, tol=settings.tol, updates=updates, curvature=small
+    )
+    free = np.ones(parameters.size, bool)
+    try:
+        for block, part in zip(parameters.blocks, parameters.slices, strict=True):
+            constant = block.target == "noise" and part.stop - part.start == 1
+            if constant and parameters.size > 1 and updates > 1 and small and not solution.interrupted:
+                solution = settle(problem, solution, part.start, settings.tol)
+                free[part] = False
+        converged = solution.decrement < 0.5 and not solution.interrupted
+        if converged and settings.n_starts > 1:
+            converged = _confirmed(problem, solution, settings, free)
+    except KeyboardInterrupt:
+        solution, converged = replace(solution, interrupted=True), False
+    return solution, converged
+
+
+def _confirmed(problem: Problem, solution: Solution, settings: Any, free: NDArray[np.bool_]) -> bool:
+    """Whether other starts end at the same optimum of the coefficients that are ``free``."""
     rng = np.random.default_rng(settings.random_state)
     matrix = metric(problem, solution.a)
     for _ in range(settings.n_starts - 1):
@@ -522,9 +534,9 @@ def _confirmed(problem: Problem, solution: Solution, settings: Any) -> bool:
         for block, part in zip(solution.parameters.blocks, solution.parameters.slices, strict=True):
             if block.target == "ordering":
                 a[part] *= rng.uniform(0.3, 0.7)
-            elif block.basis is not None:
+            elif block.basis is not None and free[part.start]:
                 a[part.start] += rng.choice([-0.4, 0.4])
-        _, loss = problem.minimise(a, matrix, settings.max_iter, settings.tol)
+        _, loss = problem.minimise(a, matrix, settings.max_iter, settings.tol, free)
         if problem.n_samples * abs(loss - solution.loss) > 1.0:
             return False
     return True
