@@ -78,17 +78,15 @@ class States:
         m, n = X.shape
         rng = np.random.default_rng(random_state)
         d = _dimension(X, rng) if dimension is None else _check.count(dimension, "dimension", 1, n)
-        r8 = NeighborGraph.build(X, k=min(8, m - 1)).nearest(min(8, m - 1))[1][:, -1]
-        if spacing is None:
-            spacing = float(np.median(r8)) * (1.2 / 8 ** (1 / d))
-        spacing = _check.positive(spacing, "spacing")
+        r8 = _eighth(X)
+        spacing = _spacing(r8, d) if spacing is None else _check.positive(spacing, "spacing")
         cloud = X if n == d else _onto(X, X, d)
         rows = _one_per_cell(cloud, spacing / 4, rng)
         filled = _jittered(cloud, rows, r8, d, spacing, rng)
         if n > d:
             filled = _onto(X, _onto(X, filled, d), d)
         candidates = np.concatenate([cloud[rows], filled])
-        rng.shuffle(candidates)
+        candidates = candidates[rng.permutation(_one_per_cell(candidates, spacing / 4, rng))]
         origins = None if start is None else np.atleast_2d(np.asarray(start, dtype=np.float64))
         if origins is not None and len(origins) == 1:
             candidates = np.concatenate([origins, candidates])
@@ -105,6 +103,14 @@ class States:
         else:
             mass = _spread(points, volumes, origins, start_weights, spacing)
         return cls(points, volumes, spacing, d, mass, radius)
+
+    @staticmethod
+    def spacing_for(n_states: int, X: Array, dimension: int | None = None, random_state: int | None = 0) -> float:
+        """The spacing with which the samples X (m, n) have about this many states, or as many as samples."""
+        rng = np.random.default_rng(random_state)
+        d = _dimension(X, rng) if dimension is None else dimension
+        some = X if len(X) <= n_states else X[rng.choice(len(X), n_states, replace=False)]
+        return _spacing(_eighth(some), d)
 
     @classmethod
     def samples(
@@ -207,6 +213,17 @@ def _dimension(X: Array, rng: np.random.Generator) -> int:
     return intrinsic_dimension(NeighborGraph.build(some, k=min(max(20, min(100, len(some) // 10)), len(some) - 1)))
 
 
+def _eighth(X: Array) -> Array:
+    """The distance to the 8th neighbour, (m,)."""
+    k = min(8, len(X) - 1)
+    return NeighborGraph.build(X, k=k).nearest(k)[1][:, -1]
+
+
+def _spacing(r8: Array, d: int) -> float:
+    """That of about as many states as there are samples with these distances to the 8th neighbour."""
+    return float(np.median(r8)) * (1.2 / 8 ** (1 / d))
+
+
 def _n_terms(d: int, degree: int) -> int:
     return 1 + d if degree == 1 else (d + 1) * (d + 2) // 2
 
@@ -280,6 +297,9 @@ def _one_per_cell(X: Array, width: float, rng: np.random.Generator) -> NDArray[n
     """One sample of each occupied cell of a grid."""
     cells = np.floor((X - X.min(axis=0)) / width).astype(np.int64)
     order = rng.permutation(len(X))
+    sizes = cells.max(axis=0) + 1
+    if np.log2(sizes.astype(float)).sum() < 62:  # a number for each cell
+        cells = np.ravel_multi_index(tuple(cells.T), tuple(sizes))[:, None]
     return order[np.unique(cells[order], axis=0, return_index=True)[1]]
 
 

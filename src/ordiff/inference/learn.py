@@ -358,7 +358,7 @@ def _first_noise(settings: Any, seen: Seen, d: int) -> float:
 
 def _near_count(settings: Any, seen: Seen, n_states: int) -> States:
     """Designed states, about this many."""
-    spacing = None
+    spacing = States.spacing_for(n_states, seen.X, settings.dimension)
     for _ in range(4):
         states = _states(settings, seen, spacing)
         ratio = len(states.points) / n_states
