@@ -210,3 +210,22 @@ def test_more_coordinates_than_neighbours(rng):
     full = tangents.dimensions == 2
     want = lift @ [1.0, -3.0]
     np.testing.assert_allclose(tangents.gradient(u @ [1.0, -3.0])[full], np.tile(want, (full.sum(), 1)), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("circle", 1), ("circle in the plane, with noise", 1), ("circle in ten dimensions, with noise", 1),
+     ("torus", 2), ("cube", 3), ("elongated", 2)],
+)  # fmt: skip
+def test_dimension_of_noisy_and_curved_data(name, expected, rng):
+    u, v = rng.uniform(0, 2 * np.pi, (2, 2000))
+    circle = np.c_[np.cos(u), np.sin(u)]
+    X = {
+        "circle": circle,
+        "circle in the plane, with noise": circle + 0.02 * rng.normal(size=circle.shape),
+        "circle in ten dimensions, with noise": np.c_[circle, np.zeros((2000, 8))] + 0.02 * rng.normal(size=(2000, 10)),
+        "torus": np.c_[(3 + np.cos(u)) * np.cos(v), (3 + np.cos(u)) * np.sin(v), np.sin(u)],
+        "cube": rng.uniform(size=(2000, 3)),
+        "elongated": rng.normal(size=(2000, 2)) * [20, 1],
+    }[name]
+    assert od.geometry.intrinsic_dimension(od.NeighborGraph.build(X, k=100)) == expected

@@ -314,3 +314,17 @@ EXPECTED = {
 )
 def test_scikit_learn(estimator, check) -> None:
     check(estimator)
+
+
+@pytest.mark.parametrize("horizon", [1.0, 12.0])
+def test_a_start_within_the_data_and_a_steady_state(horizon):
+    """From the bottom of its well OU only spreads: nothing moves outward, and after a while nothing moves at all."""
+    rng = np.random.default_rng(0)
+    t = rng.uniform(0, horizon, 400)
+    X = rng.normal(size=(400, 2)) * np.sqrt((1 - np.exp(-2 * t)) / 2)[:, None]
+    with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
+        model = od.SnapshotSDE(np.zeros(2), noise="constant", basis=20).fit(X, t)
+    assert 0.8 < model.noise_.mean() < 1.3  # the truth is 1
+    low, high = model.profile().interval
+    assert low < 1 < high
+    assert high / low < 2 if horizon == 1 else high / low > 2  # a steady state tells less

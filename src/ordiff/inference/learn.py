@@ -327,7 +327,7 @@ def _look(settings: Any, seen: Seen, report: Report | None) -> Fitted:
     rho = _first_noise(settings, seen, states.dimension)
     # a step must leave its state: on few states it has to be long
     eps = float(np.clip((states.spacing / (_spacing_factor(states.dimension) * rho)) ** 2, eps, seen.horizon / 8))
-    states = states.with_radius(_radius(states, eps, rho, 0.0))
+    states = states.with_radius(_radius(states, eps, 2 * rho, 0.0))
     coarse = clone_settings(settings, basis=_COARSE_BASIS, max_iter=60, n_starts=1)
     return _learn(coarse, seen, states, eps, None, report, rho=rho, updates=1)
 
@@ -348,12 +348,24 @@ def clone_settings(settings: Any, **changes: Any) -> Any:
 
 
 def _first_noise(settings: Any, seen: Seen, d: int) -> float:
-    """A first guess of the noise: half of what would spread the samples without a drift."""
+    """A first guess of the noise: what spreads the earliest samples, or, without times, half of what spreads all."""
     if not isinstance(settings.noise, str):
         return float(settings.noise)
-    away = ((seen.X - seen.start_weights @ seen.start) ** 2).sum(axis=1)
-    t = seen.horizon / 2 if seen.times is None else np.maximum(np.asarray(seen.times).reshape(len(away), -1).mean(1), 0)
-    return float(0.5 * np.sqrt(np.median(away / (d * np.maximum(t, 0.05 * seen.horizon)))))
+    origin = seen.start_weights @ seen.start
+    if seen.times is None:
+        away = ((seen.X - origin) ** 2).sum(axis=1)
+        return float(0.5 * np.sqrt(np.median(away) / (d * seen.horizon / 2)))
+    t = np.asarray(seen.times, dtype=float).reshape(len(seen.X), -1).mean(axis=1)
+    later = np.flatnonzero(t > 1e-3 * seen.horizon)
+    first = later[np.argsort(t[later], kind="stable")[: max(30, len(later) // 10)]]
+    first = later[t[later] <= t[first].max()]  # all that were seen with the last of them
+    centred = seen.X[first] - seen.X[first].mean(axis=0)
+    shift = t[first] - t[first].mean()
+    if shift.any():
+        centred -= np.outer(shift, shift @ centred / (shift @ shift))  # moved by a drift
+    before = (seen.start_weights @ ((seen.start - origin) ** 2)).sum()
+    spread = (centred**2).sum(axis=1).mean()
+    return float(np.sqrt(max(spread - before, 0.1 * spread) / (d * t[first].mean())))
 
 
 def _near_count(settings: Any, seen: Seen, n_states: int) -> States:
@@ -491,7 +503,7 @@ def _learn(
     solution, converged = _optimum(settings, problem, a, auto, updates)
     dynamics = solution.parameters.dynamics(solution.a)
     log_likelihood = objective.per_sample(dynamics)
-    nowhere = 1e-11 / len(kept) if states.are_samples else 20 * _FLOOR / states.volumes.sum()
+    nowhere = 1e-11 / len(kept) if states.are_samples else 2 * _FLOOR / states.volumes.sum()
     lost = np.flatnonzero(kept)[log_likelihood < np.log(nowhere)]
     unreached = np.sort(np.concatenate([np.flatnonzero(far), lost]))
     ordering = dynamics.orderings[0] if dynamics.orderings else np.zeros(len(states.points))

@@ -200,7 +200,7 @@ def optimise(
     """
     interrupted, covariance, decrement, loss = False, None, np.inf, np.inf
     try:
-        matrix = _plus(problem.penalty(), 0.05)
+        matrix = _plus(problem.penalty(), _first_curvature(problem))
         rounds = (updates if any(auto) else 0) + (2 if curvature else 1)
         for round_ in range(rounds):
             # the first metric knows only the penalties: no need to go all the way in it
@@ -228,8 +228,20 @@ def optimise(
 
 def log_volume(problem: Problem, a: Array, free: NDArray[np.bool_]) -> float:
     """½ log det of the curvature of the free coefficients: with it a joint likelihood becomes, by Laplace's method, a
-    marginal one, but for a constant."""
-    return 0.5 * float(np.linalg.slogdet(metric(problem, a)[np.ix_(free, free)])[1])
+    marginal one, but for a constant.
+
+    Coefficients of an ordering without a penalty are measured in units of ρ²: near a steady state only l/ρ² can be
+    seen, and a measure that knows nothing of ρ would then prefer any larger noise.
+    """
+    volume = 0.5 * float(np.linalg.slogdet(metric(problem, a)[np.ix_(free, free)])[1])
+    p = problem.parameters
+    level = float(np.log(p.dynamics(a).noise).mean())
+    unpenalised = sum(
+        np.count_nonzero(block.penalty == 0)
+        for block in p.blocks
+        if block.target == "ordering" and block.penalty is not None and block.penalty.ndim == 1
+    )
+    return volume + 2 * unpenalised * level
 
 
 def settle(problem: Problem, solution: Solution, at: int, tol: float) -> Solution:
@@ -270,7 +282,17 @@ def metric(problem: Problem, a: Array) -> Array:
     return _plus(_square(problem.penalty()) + problem.information(a), 1e-4)
 
 
-def _plus(matrix: Array, c: float) -> Array:
+def _first_curvature(problem: Problem) -> Array:
+    """A guess of the curvature by each coefficient. That by the logarithm of a whole field is known to be about 1, and
+    a first step that is too long for it would lose all samples."""
+    out = np.full(problem.parameters.size, 0.05)
+    for block, part in zip(problem.parameters.blocks, problem.parameters.slices, strict=True):
+        if block.positive and block.basis is not None:
+            out[part] = np.mean(block.basis**2, axis=0)
+    return out
+
+
+def _plus(matrix: Array, c: float | Array) -> Array:
     return matrix + c if matrix.ndim == 1 else matrix + c * np.eye(len(matrix))
 
 
