@@ -24,7 +24,8 @@ from benchmarks import peers
 from benchmarks.memory import _reset_peak, _status
 from benchmarks.report import interleaved, progress, seconds, table, times
 from ordiff import _threads
-from ordiff.inference.objective import Dynamics, Objective, Observation, time_weights
+from ordiff.inference.objective import Dynamics, Objective, Observation
+from ordiff.inference.times import time_weights
 
 SIZES = {2_500: 5, 10_000: 3, 100_000: 3}  # and how often each is repeated
 NEIGHBORS, STEPS, FLOOR = 100, 100, 1e-12

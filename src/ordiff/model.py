@@ -24,9 +24,11 @@ from ordiff import _check
 from ordiff._check import Array, IntArray
 from ordiff.fields import Moments, local_moments
 from ordiff.graph import NeighborGraph
-from ordiff.inference.learn import Fitted, Seen, learn, make_objective, progress_bar
+from ordiff.inference.fitted import Fitted
+from ordiff.inference.learn import learn, make_objective, progress_bar
 from ordiff.inference.objective import Dynamics, Objective
 from ordiff.inference.optimise import Problem, log_volume, metric
+from ordiff.inference.seen import Seen
 from ordiff.kernel.ordering import Ordering
 from ordiff.passage import fate_probabilities, terminal_sets
 from ordiff.states import States

@@ -75,7 +75,7 @@ class States:
         radius: states this near are neighbours in ``graph``; by default 8 spacings.
         """
         X = _check.points(X, minimum=10)
-        m, n = X.shape
+        n = X.shape[1]
         rng = np.random.default_rng(random_state)
         d = _dimension(X, rng) if dimension is None else _check.count(dimension, "dimension", 1, n)
         r8 = _eighth(X)

@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 import ordiff as od
-from ordiff.inference.objective import Dynamics, Objective, Observation, time_quadrature, time_weights
+from ordiff.inference.objective import Dynamics, Objective, Observation
+from ordiff.inference.times import time_quadrature, time_weights
 
 FLOOR = 1e-5
 FRACTIONS = ((1.0,), (0.5, 1.0), (0.2, 0.6, 1.0))
@@ -358,7 +359,7 @@ def test_results_are_in_the_order_of_the_caller(rng, form, coordinates, inner_so
         case.graph = od.NeighborGraph(graph._indptr, graph._indices, graph._sqdist)
     expected = case.objective()
     if inner_sorting:
-        monkeypatch.setattr("ordiff.inference.objective._SORTED_EDGES", 0)
+        monkeypatch.setattr("ordiff.inference.chain._SORTED_EDGES", 0)
     objective = case.objective()
     assert_same(objective.value_and_gradient(case.dynamics), expected.value_and_gradient(case.dynamics))
     same = {"rtol": 1e-10, "atol": 1e-15}
@@ -374,7 +375,7 @@ def test_results_are_in_the_order_of_the_caller(rng, form, coordinates, inner_so
 @pytest.mark.parametrize("inner_sorting", [True, False])
 def test_permuting_the_states_permutes_the_results(rng, form, inner_sorting, monkeypatch):
     if inner_sorting:
-        monkeypatch.setattr("ordiff.inference.objective._SORTED_EDGES", 0)
+        monkeypatch.setattr("ordiff.inference.chain._SORTED_EDGES", 0)
     case = make(rng, (0.5, 1.0), form, "known")
     other, rank = permuted(case, rng.permutation(50))
     value, gradient = other.objective().value_and_gradient(other.dynamics)

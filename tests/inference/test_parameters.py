@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import ordiff as od
-from ordiff.inference.objective import Dynamics, Objective, Observation, time_weights
+from ordiff.inference.objective import Dynamics, Objective, Observation
 from ordiff.inference.optimise import Problem, metric, optimise
 from ordiff.inference.parameters import TARGETS, Block, Parameters
 from ordiff.inference.regularise import Action
+from ordiff.inference.times import time_weights
 
 N, EPS, STEPS = 60, 0.1, 6
 

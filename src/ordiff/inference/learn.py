@@ -9,26 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import lgamma
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ordiff import _check
 from ordiff._check import Array, GraphError
 from ordiff.geometry import TangentSpaces, usual_neighbors
-from ordiff.graph import NeighborGraph
-from ordiff.inference.objective import Dynamics, Objective, Observation, time_quadrature, time_weights
+from ordiff.inference.blocks import parametrise
+from ordiff.inference.fitted import Fitted
+from ordiff.inference.objective import Dynamics, Objective, Observation
 from ordiff.inference.optimise import Problem, Report, Solution, metric, optimise, settle
-from ordiff.inference.parameters import TARGETS, Block, Parameters
-from ordiff.inference.regularise import Action, Gradient, Laplacian
-from ordiff.kernel.compose import Kernel
-from ordiff.kernel.ordering import Ordering, Table, as_orderings
-from ordiff.operator import MarkovOperator
-from ordiff.spectral import smooth_basis
+from ordiff.inference.parameters import TARGETS
+from ordiff.inference.regularise import Action
+from ordiff.inference.seen import Seen
+from ordiff.inference.times import time_quadrature, time_weights
 from ordiff.states import States
 
 # The spacing of states in standard deviations of a step where the noise is low, in two dimensions.
@@ -40,13 +39,9 @@ _COARSE_STATES, _MOST_STATES = 400, 4000
 _COARSE_STEPS, _STEPS, _FEWEST_STEPS, _MOST_STEPS = 20, 40, 8, 80
 # The step times the rate at which the drift changes, at most.
 _TURN = 0.35
-_COARSE_BASIS, _BASIS = 25, 120
+_COARSE_BASIS = 25
 # A density below this share of a uniform one is as good as none.
 _FLOOR = 2.5e-3
-# Smoothness to start from, in units of the support's size and of the noise.
-_START_ORDERING, _START_NOISE = 1.5e-7, 7.5e-6
-# Regularisation of values on the samples: the paper's.
-_PAPER_ORDERING, _PAPER_NOISE = 0.03, 12.5
 # Two phases: half a step apart.
 _FRACTIONS = (0.5, 1.0)
 
@@ -68,87 +63,6 @@ def progress_bar(show: bool) -> Iterator[Report | None]:
             bar.set_postfix_str(f"loss {loss:.5f}", refresh=False)
 
         yield report
-
-
-# ------------------------------------------------------------------------------------------- the samples
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """What was seen: points, times, and where it all began."""
-
-    X: Array
-    times: Array | None  # (m,), or (m, 2) windows; None when unknown
-    weights: Array
-    start: Array  # (s, n)
-    start_weights: Array
-    horizon: float
-
-    @classmethod
-    def make(
-        cls,
-        settings: Any,
-        X: Array,
-        times: ArrayLike | None,
-        weights: ArrayLike | None,
-        start: tuple[Array, Array] | None = None,
-        horizon: float | None = None,
-    ) -> Seen:
-        """Checked; ``start`` and ``horizon`` as they were fitted, or else from the settings."""
-        m = len(X)
-        horizon = settings.horizon if horizon is None else horizon
-        if times is None:
-            if settings.time_density is None or horizon is None:
-                raise ValueError(
-                    "without times, give time_density (a function of an array of times) and horizon; "
-                    "or pass the times to fit(X, times)."
-                )
-            t = None
-            horizon = _check.positive(horizon, "horizon")
-        else:
-            t = _check.times(times, m)
-            if start is not None and horizon is not None:
-                horizon = max(horizon, float(t.max()))  # a fitted chain can go on
-            horizon = float(t.max()) if horizon is None else _check.positive(horizon, "horizon")
-            _check.within_horizon(t, horizon)
-        w = np.ones(m) if weights is None else _check.nodes(weights, m, "sample_weight")
-        if not ((w >= 0).all() and w.any()):
-            raise ValueError("sample_weight must not be negative, and not all zero.")
-        points, share = _start(settings.start, X) if start is None else start
-        return cls(X, t, w, points, share, horizon)
-
-
-def _start(start: Any, X: Array) -> tuple[Array, Array]:
-    """Points (s, n) and weights (s,) of a start: a point, index, indices, mask or mass."""
-    m, n = X.shape
-    if start is None:
-        raise ValueError("start is None: say where the process starts (a point, a sample's index, or several).")
-    array = np.atleast_1d(np.asarray(start))
-    if array.dtype.kind == "b":
-        rows = np.flatnonzero(array) if array.shape == (m,) else np.empty(0, int)
-        if rows.size == 0:
-            raise ValueError(f"start is a mask: it must have shape ({m},) and mark at least one sample.")
-        return X[rows], np.full(rows.size, 1 / rows.size)
-    if array.dtype.kind in "iu" and array.ndim == 1 and array.shape != (m,):
-        if array.shape == (n,) and n > 1:
-            raise ValueError(
-                f"start = {array.tolist()} may be a point or {n} samples: write a point with decimals "
-                f"({array.astype(float).tolist()}), and samples as a mask."
-            )
-        rows = _check.indices(array, m, "start")
-        return X[rows], np.full(rows.size, 1 / rows.size)
-    if array.shape == (m,) and n != m:
-        mass = _check.nodes(array, m, "start")
-        if not ((mass >= 0).all() and mass.any()):
-            raise ValueError("start is a mass on the samples: it must not be negative, and not all 0.")
-        rows = np.flatnonzero(mass)
-        return X[rows], mass[rows] / mass.sum()
-    point = _check.nodes(array, n, "start")
-    _check.near_samples(point, X, "start")
-    return point[None, :], np.ones(1)
-
-
-# ------------------------------------------------------------------------------------------- the chain
 
 
 def make_objective(settings: Any, seen: Seen, states: States, eps: float) -> Objective:
@@ -183,98 +97,6 @@ def _windows(times: Array, records: Array, first: int) -> sp.csr_array:
         one = time_weights(np.minimum(t, records[-1]), records, first=first)
         W = one if W is None else W + one
     return sp.csr_array(W / share.size)
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """A chain that was learned."""
-
-    states: States
-    dynamics: Dynamics
-    solution: Solution
-    given: tuple[Ordering, ...]  # the local orderings
-    ordering: Array  # (N,) corrected for the length of the step, 0 at the start
-    loss: float
-    history: list[float]
-    converged: bool
-    unreached: NDArray[np.intp]
-    alpha: float = 1.0
-    problem: Problem | None = None  # not kept in a file
-    stored_deviation: float | None = None
-
-    @classmethod
-    def stored(
-        cls, states: States, dynamics: Dynamics, given: tuple[Ordering, ...], ordering: Array, meta: dict[str, Any]
-    ) -> Fitted:
-        """What a file holds of a fit: without the coefficients."""
-        none = Solution(np.empty(0), Parameters((), dynamics), meta["fitted"]["loss_"], None, 0.0)
-        return cls(states, dynamics, none, given, ordering, meta["fitted"]["loss_"], [], meta["fitted"]["converged_"],
-                   np.empty(0, np.intp), meta["alpha"], None, meta["level_deviation"])  # fmt: skip
-
-    def operator(self) -> MarkovOperator:
-        """P on the states."""
-        d = self.dynamics
-        orderings = [Ordering(l, speed=s) for l, s in zip(d.orderings, d.slopes, strict=True)]
-        orderings += [
-            Ordering._make(o.form, o.n_points, s, 1.0, o.gradient)
-            for o, s in zip(self.given, d.local_slopes, strict=True)
-        ]
-        kernel = Kernel(orderings, noise=d.noise, dimension=self.states.dimension)
-        with _check.silent():
-            return kernel.operator(self.states.graph, d.eps, density=1 / self.states.volumes, alpha=self.alpha)
-
-    def drift(self, X: Array) -> Array:
-        """The drift at points, (p, n)."""
-        states, d = self.states, self.dynamics
-        B, slopes = states.polynomials(X)
-        total = np.zeros(X.shape)
-        for k, (l, s) in enumerate(zip(d.orderings, d.slopes, strict=True)):
-            values = self.ordering if k == 0 else l
-            total += (B @ s)[:, None] * np.stack([G @ values for G in slopes], axis=1)
-        for o, s in zip(self.given, d.local_slopes, strict=True):
-            total += B @ (s[:, None] * o.gradient_on(states.graph, states.dimension))
-        return total
-
-    def speeds(self) -> Array:
-        """The mean speed of every ordering."""
-        v = self.states.volumes
-        return np.array([np.average(s, weights=v) for s in (*self.dynamics.slopes, *self.dynamics.local_slopes)])
-
-    def block(self, target: str) -> tuple[Block, slice] | None:
-        p = self.solution.parameters
-        return next(((b, s) for b, s in zip(p.blocks, p.slices, strict=True) if b.target == target), None)
-
-    def strength(self, target: str) -> float | None:
-        found = self.block(target)
-        return None if found is None else found[0].strength
-
-    def level_deviation(self) -> float:
-        """The posterior standard deviation of the noise's mean logarithm; NaN when it is not known."""
-        found, C = self.block("noise"), self.solution.covariance
-        if found is None or self.stored_deviation is not None:
-            return self.stored_deviation or 0.0
-        if C is None or found[0].basis is None:
-            return float("nan")
-        return float(np.sqrt(C[found[1].start, found[1].start]))
-
-    def deviations(self, B: sp.csr_array) -> tuple[Array, Array]:
-        """Posterior standard deviations at observations B: of the ordering against the start, and of log noise."""
-        out = []
-        for target in ("ordering", "noise"):
-            found, C = self.block(target), self.solution.covariance
-            if found is None or C is None or found[0].basis is None:
-                out.append(np.full(B.shape[0], 0.0 if found is None else np.nan))
-                continue
-            U = found[0].basis
-            R = B @ U
-            if target == "ordering":
-                R = R - self.states.start @ U
-            part = C[found[1], found[1]]
-            out.append(np.sqrt(np.maximum(np.einsum("ij,ij->i", R @ part, R), 0.0)))
-        return out[0], out[1]
-
-
-# ------------------------------------------------------------------------------------------- the stages
 
 
 def learn(settings: Any, seen: Seen, report: Report | None) -> Fitted:
@@ -491,7 +313,7 @@ def _learn(
     objective = make_objective(settings, some, states, eps)
     if rho is None:
         rho = _first_noise(settings, seen, states.dimension)
-    parameters, a, given = _parametrise(settings, seen, states, eps, before, rho)
+    parameters, a, given = parametrise(settings, seen, states, eps, before, rho)
     problem = Problem(objective, parameters, some.weights, report=report)
     if settings.action > 0:
         tangents = TangentSpaces.fit(states.graph, usual_neighbors(states.graph, 12), dimension=states.dimension)
@@ -568,160 +390,6 @@ def _half_step(states: States, dynamics: Dynamics) -> Array:
         return top + np.log(np.add.reduceat(np.exp(u - top[i]), graph.indptr[:-1]))
 
     return 0.5 * rho2 * (log_sum(base + tilt) - log_sum(base)) / dynamics.slopes[0]
-
-
-# ------------------------------------------------------------------------------------------- parameters
-
-
-def _parametrise(
-    settings: Any, seen: Seen, states: States, eps: float, before: Fitted | None, rho: float
-) -> tuple[Parameters, Array, tuple[Ordering, ...]]:
-    """The blocks to be learned, their first coefficients, and the given local orderings."""
-    N, v, graph = len(states.points), states.volumes, states.graph
-    learned, basis = set(settings.learn), settings.basis
-    tables, given = _given(settings, seen, states)
-    if "ordering" in learned and not tables:
-        tables = [_first_ordering(states, seen.horizon)]
-    rho0 = np.full(N, rho)
-    if before is not None:
-        B = before.states.observe(states.points)
-        rho0 = np.exp(B @ np.log(before.dynamics.noise))
-        if "ordering" in learned and before.dynamics.orderings:
-            tables[0] = B @ before.dynamics.orderings[0]
-    if not isinstance(settings.noise, str):
-        rho0 = np.full(N, float(settings.noise))
-    local = tuple(o.differences(graph, graph.sources(), graph.indices.astype(np.intp)) for o in given)
-    base = Dynamics(
-        eps, rho0, tuple(tables), tuple(np.ones(N) for _ in tables), local,
-        tuple(o.slope_on(graph) for o in given), float(settings.alpha) * np.log(v),
-        0.5 if states.are_samples else 1.0,
-    )  # fmt: skip
-    size = v.sum() ** (1 / states.dimension)
-    functions = None
-    if basis is not None:
-        K = min(_BASIS, max(4, N // 5)) if basis == "auto" else _check.count(basis, "basis", 2)
-        functions = smooth_basis(_short(states), min(K, N - 2), v, dimension=states.dimension)
-    blocks: list[Block] = []
-    starts: list[Array] = []
-    ones = np.ones((N, 1))
-
-    def strength(name: str, first: float, paper: float) -> float:
-        value = getattr(settings, name)
-        return (first if basis is not None else paper) if value == "auto" else float(value)
-
-    if "ordering" in learned:
-        l_strength = strength("smooth_ordering", _START_ORDERING * size**4 / rho**4, _PAPER_ORDERING)
-        if functions is None:
-            blocks.append(Block("ordering", None, penalty=_gradient_matrix(states), strength=l_strength))
-            starts.append(tables[0] - tables[0].mean())
-        else:
-            U, penalty = functions.functions[:, 1:], functions.values[1:] ** 2
-            extra = _quadratics(states)
-            U, penalty = np.hstack([U, extra]), np.concatenate([penalty, np.zeros(extra.shape[1])])
-            blocks.append(Block("ordering", U, penalty=penalty, strength=l_strength))
-            starts.append(_coefficients(U, tables[0], v, penalty))
-    for target, k in [("speed", k) for k in range(len(tables))] + [("local_speed", k) for k in range(len(given))]:
-        if "speed" in learned and not (target == "speed" and "ordering" in learned):
-            U = ones if settings.speed == "constant" or functions is None else functions.functions
-            rough = None if U is ones else functions.values**2  # type: ignore[union-attr]
-            blocks.append(Block(target, U, k, penalty=rough, strength=_START_NOISE * size**4))
-            starts.append(np.zeros(U.shape[1]))
-    if "scale" in learned:
-        blocks.append(Block("scale", ones))
-        starts.append(np.zeros(1))
-    if "noise" in learned:
-        centre = float(np.log(rho0).mean())
-        if settings.noise == "constant" or not isinstance(settings.noise, str):
-            blocks.append(Block("noise", ones, centre=centre))
-            starts.append(np.array([centre]))
-        elif functions is None:
-            s = strength("smooth_noise", 0.0, _PAPER_NOISE)
-            blocks.append(Block("noise", None, centre=centre, penalty=_laplacian_matrix(states, eps), strength=s))
-            starts.append(np.log(rho0))
-        else:
-            s = strength("smooth_noise", _START_NOISE * size**4, _PAPER_NOISE)
-            U, penalty = functions.functions, functions.values**2
-            blocks.append(Block("noise", U, centre=centre, penalty=penalty, strength=s))
-            starts.append(_coefficients(U, np.log(rho0), v, penalty))
-    if "eps" in learned:
-        blocks.append(Block("eps", ones, centre=float(np.log(eps))))
-        starts.append(np.array([np.log(eps)]))
-    if "density" in learned:
-        blocks.append(Block("density", None, centre=-np.log(v)))
-        starts.append(-np.log(v))
-    return Parameters(tuple(blocks), base, float(settings.alpha)), np.concatenate(starts), given
-
-
-def _given(settings: Any, seen: Seen, states: States) -> tuple[list[Array], tuple[Ordering, ...]]:
-    """The given orderings on the states: values of global ones, and local ones."""
-    ordering = settings.ordering
-    if ordering is None:
-        if "ordering" not in settings.learn:
-            raise ValueError('the ordering is neither given (ordering=...) nor learned (learn=("ordering", ...)).')
-        return [], ()
-    if callable(ordering):
-        found = as_orderings(ordering(states.points))
-    elif isinstance(ordering, Ordering) or (isinstance(ordering, list) and isinstance(ordering[0], Ordering)):
-        if not states.are_samples:
-            raise ValueError(
-                'an Ordering is known at the samples only: use states="samples", or give a function of points that '
-                "returns the Ordering on them."
-            )
-        found = as_orderings(ordering)
-    else:
-        values = _check.nodes(ordering, len(seen.X), "ordering")
-        return [values if states.are_samples else states.from_samples(seen.X, values)], ()
-    tables, local = [], []
-    for one in found:
-        plain = isinstance(one.form, Table) and len(one.form.values) == 1 and not isinstance(one.scale, str)
-        if plain and "ordering" not in settings.learn:
-            tables.append(one.form.values[0])  # type: ignore[union-attr]
-        else:
-            local.append(one)
-    return tables, tuple(local)
-
-
-def _first_ordering(states: States, horizon: float) -> Array:
-    """The distance from the start along the states, as a drift that crosses most of them within the horizon."""
-    graph = _short(states)
-    distance = graph.geodesic(np.flatnonzero(states.start > 0.1 * states.start.max()))
-    far = float(np.quantile(distance, 0.95))
-    return distance * far / horizon
-
-
-def _short(states: States) -> NeighborGraph:
-    """A graph of short edges that holds the states together."""
-    k = min(len(states.points) - 1, 30 if states.dimension <= 2 else 60)
-    return NeighborGraph.build(states.points, k=k)
-
-
-def _quadratics(states: States) -> Array:
-    """Linear and quadratic functions of flat coordinates, which smooth functions with free edges lack."""
-    X, d = states.points, states.dimension
-    if X.shape[1] != d or d > 3 or states.are_samples:
-        return np.empty((len(X), 0))
-    z = (X - X.mean(axis=0)) / X.std(axis=0)
-    pairs = [z[:, a] * z[:, b] for a in range(d) for b in range(a, d)]
-    return np.stack([*z.T, *pairs], axis=1)
-
-
-def _coefficients(U: Array, f: Array, v: Array, penalty: Array) -> Array:
-    """Least squares with a little smoothness."""
-    w = v / v.sum()
-    A = U.T @ (w[:, None] * U)
-    A += 1e-4 * np.diag(penalty / max(penalty.max(), 1e-300)) + 1e-8 * np.eye(len(A))
-    return np.linalg.solve(A, U.T @ (w * (f - w @ f if penalty[0] > 1e-12 else f)))
-
-
-def _gradient_matrix(states: States) -> Any:
-    tangents = TangentSpaces.fit(states.graph, usual_neighbors(states.graph, 20), dimension=states.dimension)
-    return Gradient(tangents).matrix
-
-
-def _laplacian_matrix(states: States, eps: float) -> Any:
-    with _check.silent():
-        op = Kernel(dimension=states.dimension).operator(states.graph, eps, density=1 / states.volumes)
-    return Laplacian(op).matrix
 
 
 def _learn_on_samples(settings: Any, seen: Seen, report: Report | None) -> Fitted:
