@@ -1,7 +1,7 @@
 """What `SnapshotSDE` learns, against the truth and beside the paper's figures, over five seeds.
 
 Errors are as the paper measures them: l is 0 at the start, ‖l̂ − l‖/‖l‖ over the samples, the same for ρ, which is not
-smoothed afterwards. Settings are defaults unless the row says otherwise; "covered" is the share of samples within two
+smoothed afterwards unless the row says so. Settings are defaults unless the row says otherwise; "covered" is the share of samples within two
 standard deviations of the truth.
 """
 
@@ -17,12 +17,12 @@ import ordiff as od
 from benchmarks.report import progress, table
 
 # none of these seeds was looked at while settings were chosen
-SEEDS = range(40, 45)
+SEEDS = range(60, 65)
 HEADER = ("", "l Pearson", "l error %", "mean l %", "ρ Pearson", "ρ error %", "l covered", "ρ covered", "seconds")
 
 
-def measure(data: od.datasets.Problem, known: bool = True, **settings: Any) -> list[float]:
-    """One fit against its truth."""
+def measure(data: od.datasets.Problem, known: bool = True, smooth: bool = False, **settings: Any) -> list[float]:
+    """One fit against its truth; ``smooth``: the noise as the paper shows it, a mean over 35 neighbours."""
     if not known:
         settings |= {"time_density": data.time_density, "horizon": data.horizon}
     began = time.perf_counter()
@@ -31,14 +31,15 @@ def measure(data: od.datasets.Problem, known: bool = True, **settings: Any) -> l
     taken = time.perf_counter() - began
     l = data.ordering - data.ordering_at(np.atleast_2d(data.start))[0]
     rho = np.broadcast_to(data.noise, l.shape)
+    noise = od.smooth(od.NeighborGraph.build(data.X, k=35), model.noise_, k=35) if smooth else model.noise_
     return [
         float(np.corrcoef(model.ordering_, l)[0, 1]),
         100 * float(np.sqrt(np.mean((model.ordering_ - l) ** 2) / np.mean(l**2))),
         100 * float(model.ordering_.mean() / l.mean() - 1),
-        float(np.corrcoef(model.noise_, rho)[0, 1]) if np.ptp(rho) > 0 and np.ptp(model.noise_) > 0 else np.nan,
-        100 * float(np.sqrt(np.mean((model.noise_ - rho) ** 2) / np.mean(rho**2))),
+        float(np.corrcoef(noise, rho)[0, 1]) if np.ptp(rho) > 0 and np.ptp(noise) > 0 else np.nan,
+        100 * float(np.sqrt(np.mean((noise - rho) ** 2) / np.mean(rho**2))),
         float(np.mean(np.abs(model.ordering_ - l) <= 2 * model.ordering_std_)),
-        float(np.mean(np.abs(np.log(model.noise_ / rho)) <= 2 * model.log_noise_std_)),
+        float(np.mean(np.abs(np.log(noise / rho)) <= 2 * model.log_noise_std_)),
         taken,
     ]
 
@@ -83,12 +84,12 @@ def run(*, quick: bool = False) -> str:
         ("double well, 2,000", lambda s: od.datasets.double_well(random_state=s), {"noise": "constant"}, 3),
     ]  # fmt: skip
     if not quick:
-        paper = {"eps": 0.1, "states": "samples", "max_iter": 150}
+        paper = {"smooth": True, "eps": 0.1, "states": "samples", "max_iter": 150}
         nonlinear = lambda s: od.datasets.nonlinear(random_state=s)  # noqa: E731
         cases += [
             ("NL, 100,000, times known", lambda s: od.datasets.nonlinear(100_000, random_state=s), {}, 1),
-            ("NL, samples as states, values, .03 and 12.5", nonlinear, paper | {"basis": None}, 2),
-            ("NL, samples as states, eigenbasis 250", nonlinear,
+            ("NL, samples as states, values, .03 and 12.5, ρ smoothed", nonlinear, paper | {"basis": None}, 2),
+            ("NL, samples as states, eigenbasis 250, ρ smoothed", nonlinear,
              paper | {"basis": 250, "smooth_ordering": 0.0, "smooth_noise": 0.0}, 2),
         ]  # fmt: skip
     rows = []

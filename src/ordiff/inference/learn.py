@@ -267,7 +267,7 @@ def _resolved(seen: Seen, fitted: Fitted) -> bool:
     """Whether spacing and radius fit the noise that was found."""
     low, high, drift = _levels(seen, fitted)
     states, eps = fitted.states, fitted.dynamics.eps
-    fine = states.spacing < 1.4 * _spacing_factor(states.dimension) * np.sqrt(eps) * low
+    fine = states.spacing < 2.0 * _spacing_factor(states.dimension) * np.sqrt(eps) * low
     smallest = len(states.points) > 0.7 * min(_MOST_STATES, max(_COARSE_STATES, 2 * len(seen.X)))
     return (fine or smallest) and states.radius > 0.8 * _radius(states, eps, high, drift)
 
