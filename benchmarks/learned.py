@@ -1,8 +1,8 @@
 """What `SnapshotSDE` learns, against the truth and beside the paper's figures, over five seeds.
 
 Errors are as the paper measures them: l is 0 at the start, ‖l̂ − l‖/‖l‖ over the samples, the same for ρ, which is not
-smoothed afterwards unless the row says so. Settings are defaults unless the row says otherwise; "covered" is the share of samples within two
-standard deviations of the truth.
+smoothed afterwards unless the row says so. Settings are defaults unless the row says otherwise; "covered" is the share
+of samples within two standard deviations of the truth.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ordiff import datasets, single_cell, tuning
-from ordiff._check import GraphError, MissingExtraError, OrdiffWarning, ResolutionError
+from ordiff._check import GraphError, MissingExtraError, OrdiffWarning, ResolutionError, SolveError
 from ordiff.fields import Moments, local_moments, mean_curvature, velocity
 from ordiff.geometry import TangentSpaces, balanced_density, kernel_density, knn_density, length_scale, smooth
 from ordiff.graph import NeighborGraph, geodesic_order, threshold_graph
@@ -35,11 +35,11 @@ __version__ = "0.1.0"
 __all__ = [
     "Compact", "Eigenbasis", "Extrapolation", "Gaussian", "GraphError", "Kernel", "MarkovOperator", "MissingExtraError",
     "Moments", "NeighborGraph", "Ordering", "OrdiffWarning", "PassageTime", "Product", "Profile", "ReactiveFlux",
-    "ResolutionError", "SnapshotSDE", "States", "SuperGaussian", "TangentSpaces", "balanced_density", "committor",
-    "cyclic_hint", "datasets", "eigenbasis", "expected_occupancy", "fate_probabilities", "first_passage_time",
-    "geodesic_order", "kernel_density", "knn_density", "length_scale", "load", "local_moments", "mean_curvature",
-    "reactive_flux", "richardson", "single_cell", "smooth", "smooth_basis", "stationary", "strang", "terminal_sets",
-    "threshold_graph", "tuning", "velocity",
+    "ResolutionError", "SnapshotSDE", "SolveError", "States", "SuperGaussian", "TangentSpaces", "balanced_density",
+    "committor", "cyclic_hint", "datasets", "eigenbasis", "expected_occupancy", "fate_probabilities",
+    "first_passage_time", "geodesic_order", "kernel_density", "knn_density", "length_scale", "load", "local_moments",
+    "mean_curvature", "reactive_flux", "richardson", "single_cell", "smooth", "smooth_basis", "stationary", "strang",
+    "terminal_sets", "threshold_graph", "tuning", "velocity",
 ]  # fmt: skip
 
 

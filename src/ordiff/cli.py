@@ -245,7 +245,7 @@ def _read_parquet(path: Path) -> Table:
     try:
         parquet = import_module("pyarrow.parquet")
     except ImportError:
-        raise _check.MissingExtraError("reading Parquet needs pyarrow: pip install pyarrow.") from None
+        raise _check.missing_extra("pyarrow", "parquet", "reading Parquet") from None
     table = parquet.read_table(path)  # its errors are ValueErrors
     columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
     return Table.of_arrays(path, columns)
@@ -273,18 +273,12 @@ def _read_npy(path: Path) -> Table:
 
 def _read_h5ad(path: Path) -> Table:
     """The obs columns, every array of obsm, and X when nothing else is there to use."""
-    try:
-        import anndata
-    except ImportError:
-        raise _check.missing_extra("anndata", "single-cell", "reading h5ad") from None
-    data = anndata.read_h5ad(path)
-    arrays: dict[str, Any] = {name: np.asarray(data.obs[name]) for name in data.obs}
-    arrays |= {name: np.asarray(data.obsm[name]) for name in data.obsm}
+    from ordiff import single_cell
+
+    arrays, X, genes = single_cell.read_arrays(path)
     table = Table.of_arrays(path, arrays, ("X_pca",))
-    if "X_pca" in table.groups or data.X is None:
+    if "X_pca" in table.groups or X is None:
         return table
-    X = data.X.toarray() if hasattr(data.X, "toarray") else np.asarray(data.X)
-    genes = [str(name) for name in data.var_names]
     columns = table.columns | {name: _numbers(X[:, k]) for k, name in enumerate(genes)}
     return Table(path, columns, table.groups | {"X": genes}, genes)
 

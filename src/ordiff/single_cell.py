@@ -515,6 +515,19 @@ def _cells(adata: AnnData, some: Any, name: str) -> Any:
 # ------------------------------------------------------------------------------------------------ reading AnnData
 
 
+def read_arrays(path: Any) -> tuple[dict[str, Any], Array | None, list[str]]:
+    """What an h5ad file holds, as arrays: obs columns and obsm by their names, X (dense), and the names of genes."""
+    try:
+        from anndata import read_h5ad
+    except ImportError:
+        raise _check.missing_extra("anndata", "single-cell", "reading h5ad") from None
+    data = read_h5ad(path)
+    arrays: dict[str, Any] = {name: np.asarray(data.obs[name]) for name in data.obs}
+    arrays |= {name: np.asarray(data.obsm[name]) for name in data.obsm}
+    X = None if data.X is None else data.X.toarray() if hasattr(data.X, "toarray") else np.asarray(data.X)
+    return arrays, X, [str(name) for name in data.var_names]
+
+
 def _anndata(adata: Any) -> Any:
     """The checked AnnData object."""
     try:
