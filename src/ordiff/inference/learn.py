@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from ordiff import _check
 from ordiff._check import Array, GraphError
@@ -23,7 +22,7 @@ from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.inference.blocks import parametrise
 from ordiff.inference.fitted import Fitted
 from ordiff.inference.objective import Dynamics, Objective, Observation
-from ordiff.inference.optimise import Problem, Report, Solution, metric, optimise, settle
+from ordiff.inference.optimise import Problem, Report, Solution, metric, optimise, settle, settle_field
 from ordiff.inference.parameters import TARGETS
 from ordiff.inference.regularise import Action
 from ordiff.inference.seen import Seen
@@ -344,23 +343,28 @@ def _optimum(settings: Any, problem: Problem, a: Array, auto: tuple[bool, ...], 
     solution = optimise(
         problem, a, auto=auto, max_iter=settings.max_iter, tol=settings.tol, updates=updates, curvature=small
     )
-    free = np.ones(parameters.size, bool)
+    converged = solution.decrement < 0.5 and not solution.interrupted
+    if solution.interrupted or updates == 1 or parameters.size == 1:
+        return solution, converged
     try:
-        for block, part in zip(parameters.blocks, parameters.slices, strict=True):
-            constant = block.target == "noise" and part.stop - part.start == 1
-            if constant and parameters.size > 1 and updates > 1 and small and not solution.interrupted:
-                solution = settle(problem, solution, part.start, settings.tol)
-                free[part] = False
-        converged = solution.decrement < 0.5 and not solution.interrupted
         if converged and settings.n_starts > 1:
-            converged = _confirmed(problem, solution, settings, free)
+            converged = _confirmed(problem, solution, settings)
+        for block, part in zip(parameters.blocks, parameters.slices, strict=True):
+            if block.target == "noise" and block.basis is not None and small:
+                constant = block.basis.shape[1] == 1
+                solution = (
+                    settle(problem, solution, part.start, settings.tol)
+                    if constant
+                    else settle_field(problem, solution, part, settings.tol)
+                )
+                converged = converged and solution.decrement < 0.5
     except KeyboardInterrupt:
         solution, converged = replace(solution, interrupted=True), False
     return solution, converged
 
 
-def _confirmed(problem: Problem, solution: Solution, settings: Any, free: NDArray[np.bool_]) -> bool:
-    """Whether other starts end at the same optimum of the coefficients that are ``free``."""
+def _confirmed(problem: Problem, solution: Solution, settings: Any) -> bool:
+    """Whether other starts end at the same optimum."""
     rng = np.random.default_rng(settings.random_state)
     matrix = metric(problem, solution.a)
     for _ in range(settings.n_starts - 1):
@@ -368,9 +372,9 @@ def _confirmed(problem: Problem, solution: Solution, settings: Any, free: NDArra
         for block, part in zip(solution.parameters.blocks, solution.parameters.slices, strict=True):
             if block.target == "ordering":
                 a[part] *= rng.uniform(0.3, 0.7)
-            elif block.basis is not None and free[part.start]:
+            elif block.basis is not None:
                 a[part.start] += rng.choice([-0.4, 0.4])
-        _, loss = problem.minimise(a, matrix, settings.max_iter, settings.tol, free)
+        _, loss = problem.minimise(a, matrix, settings.max_iter, settings.tol)
         if problem.n_samples * abs(loss - solution.loss) > 1.0:
             return False
     return True

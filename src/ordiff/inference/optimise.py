@@ -27,6 +27,8 @@ _MOST_SAMPLES = 20_000
 _MOST_DENSE = 6_000
 # A Newton step would gain fewer nats than this, over all samples: the optimum is reached.
 _NATS = 0.05
+# Directions in which a field is moved to the optimum of its marginal likelihood.
+_LOOSEST = 8
 
 
 @dataclass
@@ -120,13 +122,18 @@ class Problem:
                 out[part] = 2 * block.strength * (A if A.ndim == 1 else A.diagonal())
         return out
 
-    def information(self, a: Array) -> Array:
-        """F, the Fisher information a sample, (K, K): the mean outer product of the exact scores."""
+    def information(self, a: Array, free: NDArray[np.bool_] | None = None) -> Array:
+        """F, the Fisher information a sample, (K, K): the mean outer product of the exact scores. Or that of the
+        ``free`` coefficients alone, in half the time when the noise is not among them."""
         m, rows = self.weights.size, None
         if m > _MOST_SAMPLES:
             rows = np.sort(np.random.default_rng(0).choice(m, _MOST_SAMPLES, replace=False))
         p = self.parameters
-        J = self.objective.scores(p.dynamics(a), **p.directions(a), rows=rows)
+        directions, free = p.directions(a), np.ones(p.size, bool) if free is None else free
+        last, part = p.blocks[-1], p.slices[-1]
+        if last.target == "noise" and not free[part].any():
+            directions["noise"], free = None, free[: part.start]
+        J = self.objective.scores(p.dynamics(a), **directions, rows=rows)[:, free]
         w = self.weights if rows is None else self.weights[rows]
         return np.asarray(J.T @ (J * (w / w.sum())[:, None]))
 
@@ -233,8 +240,8 @@ def log_volume(problem: Problem, a: Array, free: NDArray[np.bool_]) -> float:
     Coefficients of an ordering without a penalty are measured in units of ρ²: near a steady state only l/ρ² can be
     seen, and a measure that knows nothing of ρ would then prefer any larger noise.
     """
-    volume = 0.5 * float(np.linalg.slogdet(metric(problem, a)[np.ix_(free, free)])[1])
-    p = problem.parameters
+    p, penalty = problem.parameters, _square(problem.penalty())[np.ix_(free, free)]
+    volume = 0.5 * float(np.linalg.slogdet(_plus(penalty + problem.information(a, free), 1e-4))[1])
     level = float(np.log(p.dynamics(a).noise).mean())
     unpenalised = sum(
         np.count_nonzero(block.penalty == 0)
@@ -247,8 +254,8 @@ def log_volume(problem: Problem, a: Array, free: NDArray[np.bool_]) -> float:
 def settle(problem: Problem, solution: Solution, at: int, tol: float) -> Solution:
     """The solution with coefficient ``at`` at the optimum of its marginal likelihood, all others learned again.
 
-    At the joint optimum many coefficients of an ordering take up part of the noise, so that a constant noise comes out
-    too low; integrating them out mends it, as restricted maximum likelihood does for a variance.
+    At the joint optimum many coefficients of an ordering take up part of the noise, so that the noise comes out too
+    low; integrating them out mends it, as restricted maximum likelihood does for a variance.
     """
     from scipy.optimize import minimize_scalar
 
@@ -267,7 +274,35 @@ def settle(problem: Problem, solution: Solution, at: int, tol: float) -> Solutio
     here = float(solution.a[at])
     problem.history.lowest = np.inf
     best = minimize_scalar(marginal, bounds=(here - 0.4, here + 0.6), options={"xatol": 0.02, "maxiter": 9})
-    a = found[float(best.x)]
+    return _settled(problem, solution, found[float(best.x)], free)
+
+
+def settle_field(problem: Problem, solution: Solution, part: slice, tol: float) -> Solution:
+    """The same for the coefficients ``part`` of a field: one Newton step on their marginal likelihood.
+
+    Its curvature is C⁻¹, C their posterior covariance, and its slope at the joint optimum that of `log_volume`, by
+    differences along the `_LOOSEST` directions in which the field is known least and the others follow it.
+    """
+    C = solution.covariance
+    assert C is not None
+    values, vectors = np.linalg.eigh(C[part, part])
+    loosest = np.argsort(values)[::-1][:_LOOSEST]
+    variances, V = values[loosest], vectors[:, loosest]
+    follow = C[:, part] @ (V / variances)  # (K, directions); V itself in the rows of the part
+    free = np.ones(solution.a.size, bool)
+    free[part] = False
+    deviations = np.sqrt(variances)
+    here, ahead = log_volume(problem, solution.a, free), 0.3 * deviations
+    volumes = [log_volume(problem, solution.a + h * along, free) for along, h in zip(follow.T, ahead, strict=True)]
+    slopes = (np.array(volumes) - here) / ahead
+    step = np.clip(-variances * slopes, -2 * deviations, 2 * deviations)
+    problem.history.lowest = np.inf
+    a, _ = problem.minimise(solution.a + follow @ step, metric(problem, solution.a), 60, tol, free)
+    return _settled(problem, solution, a, free)
+
+
+def _settled(problem: Problem, solution: Solution, a: Array, free: NDArray[np.bool_]) -> Solution:
+    """The solution at other coefficients, an optimum of those that are ``free``."""
     F, penalty = problem.information(a), problem.penalty()
     covariance, _ = _posterior(problem, a, F, penalty)
     loss, g = problem.value_and_gradient(a)
