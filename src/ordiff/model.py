@@ -294,7 +294,7 @@ class SnapshotSDE(BaseEstimator):
             + ("converged." if self.converged_ else "NOT converged: raise max_iter, or treat it as a sketch."),
         ]
         if self.unreached_.size:
-            lines.append(f"The process does not reach {self.unreached_.size} samples: {_some(self.unreached_)}.")
+            lines.append(f"Samples that the process does not reach: {_some(self.unreached_)}.")
         return "\n".join(lines)
 
     # ------------------------------------------------------------------------------------ files

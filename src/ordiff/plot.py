@@ -61,6 +61,8 @@ class Embedding:
         centre = X.mean(axis=0)
         values, vectors = np.linalg.eigh(np.cov(X.T))
         axes = vectors[:, [-1, -2]] * np.sign(vectors[np.abs(vectors).argmax(axis=0), range(n)])[[-1, -2]]
+        if names is not None and all(name.startswith("PC") for name in names):  # components already
+            return cls(np.zeros(n), np.eye(n, 2), (names[0], names[1]))
         share = values[[-1, -2]] / values.sum()
         return cls(centre, axes, (f"PC 1 ({share[0]:.0%} of variance)", f"PC 2 ({share[1]:.0%})"))
 

@@ -7,7 +7,7 @@ import pytest
 
 import ordiff as od
 from ordiff.inference.objective import Dynamics, Objective, Observation
-from ordiff.inference.optimise import Problem, metric, optimise
+from ordiff.inference.optimise import Problem, log_volume, metric, optimise, settle, settle_field
 from ordiff.inference.parameters import TARGETS, Block, Parameters
 from ordiff.inference.regularise import Action
 from ordiff.inference.times import time_weights
@@ -105,3 +105,35 @@ def test_optimum_does_not_depend_on_the_start(case) -> None:
         ends.append(solution.a)
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-4)
     assert metric(problem, ends[0]).shape == (6, 6)
+
+
+def test_a_field_is_settled_at_the_optimum_of_its_marginal_likelihood(case) -> None:
+    """With one coefficient of the noise, the Newton step of a field goes where the search for a constant goes."""
+    _, objective, base = case
+    rng = np.random.default_rng(5)
+    blocks = (
+        Block("ordering", rng.standard_normal((N, 6)), penalty=np.ones(6), strength=0.05),
+        Block("noise", np.ones((N, 1)), centre=float(np.log(base.noise).mean())),
+    )
+    problem = Problem(objective, Parameters(blocks, base), np.ones(N))
+    joint = optimise(problem, np.r_[np.zeros(6), blocks[1].centre], auto=(False, False), tol=1e-12)
+    by_search = settle(problem, joint, 6, 1e-12)
+    by_step = settle_field(problem, joint, slice(6, 7), 1e-12)
+    free = np.arange(7) < 6
+    joint_loss, step, search = (
+        N * solution.loss + log_volume(problem, solution.a, free) for solution in (joint, by_step, by_search)
+    )
+    assert search <= step < joint_loss - 0.5 * (joint_loss - search)  # one step makes more than half of the way
+    assert joint.a[6] < by_step.a[6] < by_search.a[6]  # the noise of the joint optimum is too low
+
+
+def test_information_of_some_coefficients_is_part_of_the_whole(case) -> None:
+    _, objective, base = case
+    rng = np.random.default_rng(6)
+    blocks = (Block("ordering", rng.standard_normal((N, 4))), Block("noise", rng.standard_normal((N, 3))))
+    problem = Problem(objective, Parameters(blocks, base), np.ones(N))
+    a = 0.1 * rng.standard_normal(7)
+    free = np.arange(7) < 4
+    whole = problem.information(a)
+    np.testing.assert_allclose(problem.information(a, free), whole[:4, :4], rtol=1e-10)
+    np.testing.assert_allclose(problem.information(a, ~free), whole[4:, 4:], rtol=1e-10)

@@ -366,7 +366,7 @@ def _optimum(settings: Any, problem: Problem, a: Array, auto: tuple[bool, ...], 
 def _confirmed(problem: Problem, solution: Solution, settings: Any) -> bool:
     """Whether other starts end at the same optimum."""
     rng = np.random.default_rng(settings.random_state)
-    matrix = metric(problem, solution.a)
+    matrix, losses = metric(problem, solution.a), problem.history.losses.copy()
     for _ in range(settings.n_starts - 1):
         a = solution.a.copy()
         for block, part in zip(solution.parameters.blocks, solution.parameters.slices, strict=True):
@@ -375,6 +375,7 @@ def _confirmed(problem: Problem, solution: Solution, settings: Any) -> bool:
             elif block.basis is not None:
                 a[part.start] += rng.choice([-0.4, 0.4])
         _, loss = problem.minimise(a, matrix, settings.max_iter, settings.tol)
+        problem.history.losses = losses.copy()  # another start is not part of the way to the optimum
         if problem.n_samples * abs(loss - solution.loss) > 1.0:
             return False
     return True
