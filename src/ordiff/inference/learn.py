@@ -350,14 +350,13 @@ def _optimum(settings: Any, problem: Problem, a: Array, auto: tuple[bool, ...], 
         if converged and settings.n_starts > 1:
             converged = _confirmed(problem, solution, settings)
         for block, part in zip(parameters.blocks, parameters.slices, strict=True):
-            if block.target == "noise" and block.basis is not None and small:
-                constant = block.basis.shape[1] == 1
-                solution = (
-                    settle(problem, solution, part.start, settings.tol)
-                    if constant
-                    else settle_field(problem, solution, part, settings.tol)
-                )
-                converged = converged and solution.decrement < 0.5
+            if block.target != "noise" or block.basis is None or not small:
+                continue
+            if block.basis.shape[1] == 1:
+                solution = settle(problem, solution, part.start, settings.tol)
+            elif block.strength > 0:  # without smoothness much of a field is not known at all
+                solution = settle_field(problem, solution, part, settings.tol)
+            converged = converged and solution.decrement < 0.5
     except KeyboardInterrupt:
         solution, converged = replace(solution, interrupted=True), False
     return solution, converged

@@ -281,7 +281,8 @@ def settle_field(problem: Problem, solution: Solution, part: slice, tol: float) 
     """The same for the coefficients ``part`` of a field: one Newton step on their marginal likelihood.
 
     Its curvature is C⁻¹, C their posterior covariance, and its slope at the joint optimum that of `log_volume`, by
-    differences along the `_LOOSEST` directions in which the field is known least and the others follow it.
+    differences along the `_LOOSEST` directions in which the field is known least and the others follow it. A step that
+    gains nothing is not made.
     """
     C = solution.covariance
     assert C is not None
@@ -297,8 +298,9 @@ def settle_field(problem: Problem, solution: Solution, part: slice, tol: float) 
     slopes = (np.array(volumes) - here) / ahead
     step = np.clip(-variances * slopes, -2 * deviations, 2 * deviations)
     problem.history.lowest = np.inf
-    a, _ = problem.minimise(solution.a + follow @ step, metric(problem, solution.a), 60, tol, free)
-    return _settled(problem, solution, a, free)
+    a, loss = problem.minimise(solution.a + follow @ step, metric(problem, solution.a), 60, tol, free)
+    gained = problem.n_samples * (solution.loss - loss) + here - log_volume(problem, a, free)
+    return _settled(problem, solution, a, free) if gained > 0 else solution
 
 
 def _settled(problem: Problem, solution: Solution, a: Array, free: NDArray[np.bool_]) -> Solution:
