@@ -108,7 +108,15 @@ def by_ordiff(density: str, continuous: bool, chosen: bool, D: float, X: np.ndar
         warnings.simplefilter("ignore", od.OrdiffWarning)  # the sweep goes beyond what the graph supports
         steps = [od.tuning.choose_eps(kernel, graph, density=q).eps] if chosen else STEPS / D
         ops = [kernel.operator(graph, float(eps), density=q) for eps in steps]
-    return [od.committor(op, disc(X, -1.0), disc(X, 1.0), continuous=continuous) for op in ops]
+    return [committor(op, X, continuous) for op in ops]
+
+
+def committor(op: od.MarkovOperator, X: np.ndarray, continuous: bool) -> np.ndarray:
+    """That of ordiff, or infinity where it says that it cannot tell: at steps too short for the samples."""
+    try:
+        return od.committor(op, disc(X, -1.0), disc(X, 1.0), continuous=continuous)
+    except od.SolveError:
+        return np.full(len(X), np.inf)
 
 
 def tmdmap_committors(D: float, X: np.ndarray) -> list[np.ndarray]:

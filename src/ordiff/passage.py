@@ -476,7 +476,7 @@ class _System:
         if not error.max() <= _KNOWN:
             at = int(np.argmax(error))
             raise _check.unsolved(
-                f"from state {self.states[at]} the chain ends with probability 1, which comes out as {ones[at]:.6g}"
+                f"from state {self.states[at]} the chain ends with probability 1, which comes out {error[at]:.1g} off"
             )
 
 
