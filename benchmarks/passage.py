@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from time import perf_counter
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.interpolate import RegularGridInterpolator
-from scipy.sparse.linalg import spsolve
 
 import ordiff as od
 from benchmarks import peers
+from benchmarks.double_well import disc, potential, samples, solved, truth
 from benchmarks.report import progress, seconds, table
 
 WORKER, DEEPTIME = "_passage_worker.py", "deeptime==0.4.5"
@@ -52,48 +51,6 @@ def by_tmdmap(X: np.ndarray, k: int, eps: np.ndarray, log_measure: np.ndarray) -
 
 
 # --------------------------------------------------------------------------------------------------- double well
-
-
-def potential(X: np.ndarray) -> np.ndarray:
-    return (X[..., 0] ** 2 - 1) ** 2 + X[..., 1] ** 2
-
-
-def disc(X: np.ndarray, centre: float) -> np.ndarray:
-    return (X[..., 0] - centre) ** 2 + X[..., 1] ** 2 <= 1 / 16
-
-
-@cache
-def truth(D: float, box: bool, h: float = 0.00625) -> RegularGridInterpolator:
-    """The committor by finite volumes; at twice the spacing it is .0003 away."""
-    x, y = (np.arange(-w, w + h / 2, h) for w in ((2.0, 1.5) if box else (3.0, 3.5)))
-    X = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1)
-    U, number = potential(X), np.arange(x.size * y.size).reshape(x.size, y.size)
-    entries = []
-    for a, b in (((slice(1, None),), (slice(-1),)), ((slice(None), slice(1, None)), (slice(None), slice(-1)))):
-        for i, j in ((a, b), (b, a)):
-            rate = np.exp(np.clip((U[i] - U[j]) / (2 * D), -50, 50))
-            entries.append((number[i].ravel(), number[j].ravel(), rate.ravel()))
-    i, j, rate = (np.concatenate(part) for part in zip(*entries, strict=True))
-    P = sp.csr_array((rate, (i, j)), shape=(U.size, U.size))
-    P = sp.csr_array(sp.diags_array(1 / P.sum(axis=1)) @ P)
-    q = solved(P, disc(X, -1.0).ravel(), disc(X, 1.0).ravel())
-    return RegularGridInterpolator((x, y), q.reshape(U.shape))
-
-
-def solved(P: sp.csr_array, A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """The committor of any chain, by SciPy."""
-    q, free = B.astype(float), ~(A | B)
-    rows = P[free]
-    q[free] = spsolve(sp.csc_array(sp.identity(free.sum()) - rows[:, free]), rows[:, B].sum(axis=1))
-    return q
-
-
-def samples(D: float, box: bool, seed: int) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    if box:
-        return rng.uniform([-2, -1.5], [2, 1.5], (POINTS, 2))
-    X = rng.uniform([-3, -3.5], [3, 3.5], (60 * POINTS, 2))
-    return X[rng.uniform(size=len(X)) < np.exp(-potential(X) / D)][:POINTS]
 
 
 # D, samples -> the committor for each of several steps or settings
@@ -147,7 +104,7 @@ def double_well(n_seeds: int) -> str:
         for setting, (D, box) in SETTINGS.items():
             errors = []
             for seed in range(n_seeds):
-                X = samples(D, box, seed)
+                X = samples(D, box, POINTS, seed)
                 want = truth(D, box)(X)
                 errors.append([np.sqrt(np.mean((q - want) ** 2)) for q in method(D, X)])
             by_choice = np.mean(errors, axis=0)  # one choice for all seeds

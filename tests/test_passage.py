@@ -7,11 +7,10 @@ import functools
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from benchmarks.double_well import disc, potential, samples, truth
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import cumulative_trapezoid
-from scipy.interpolate import RegularGridInterpolator
-from scipy.sparse.linalg import spsolve
 
 import ordiff as od
 from ordiff import passage
@@ -211,35 +210,6 @@ def test_first_passage_of_ornstein_uhlenbeck_converges_with_order_one():
     assert errors[True][0][1] < 0.4  # of 27
 
 
-def potential(X):
-    return (X[..., 0] ** 2 - 1) ** 2 + X[..., 1] ** 2
-
-
-def disc(X, centre):
-    return (X[..., 0] - centre) ** 2 + X[..., 1] ** 2 <= 1 / 16
-
-
-@functools.cache
-def double_well(D, half_width, half_height, h=0.0125):
-    """The committor of dx = −∇U dt + √(2D) dW between the discs, by finite volumes on a fine grid."""
-    x, y = (np.arange(-w, w + h / 2, h) for w in (half_width, half_height))
-    X = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1)
-    U, number = potential(X), np.arange(x.size * y.size).reshape(x.size, y.size)
-    entries = []
-    for a, b in (((slice(1, None),), (slice(-1),)), ((slice(None), slice(1, None)), (slice(None), slice(-1)))):
-        for i, j in ((a, b), (b, a)):
-            rate = np.exp(np.clip((U[i] - U[j]) / (2 * D), -50, 50))
-            entries.append((number[i].ravel(), number[j].ravel(), rate.ravel()))
-    i, j, rate = (np.concatenate(part) for part in zip(*entries, strict=True))
-    L = sp.csr_array((rate, (i, j)), shape=(U.size, U.size))
-    L = sp.csr_array(L - sp.diags_array(L.sum(axis=1)))
-    q = disc(X, 1.0).ravel().astype(float)
-    free = ~(disc(X, 1.0) | disc(X, -1.0)).ravel()
-    rows = L[free]
-    q[free] = spsolve(sp.csc_array(rows[:, free]), -(rows[:, ~free] @ q[~free]))
-    return RegularGridInterpolator((x, y), q.reshape(U.shape))
-
-
 SETTINGS = {"equilibrium": (0.5, False), "box": (0.5, True), "box, cold": (0.125, True)}
 
 
@@ -249,18 +219,14 @@ SETTINGS = {"equilibrium": (0.5, False), "box": (0.5, True), "box, cold": (0.125
 def test_committor_of_the_double_well(setting, seed):
     """2,000 samples, from exp(−U/D) or uniform on a box; the step is the one that choose_eps chooses."""
     D, box = SETTINGS[setting]
-    rng = np.random.default_rng(seed)
-    X = rng.uniform([-2, -1.5], [2, 1.5], (2000, 2)) if box else rng.uniform([-3, -3.5], [3, 3.5], (60_000, 2))
-    if not box:
-        X = X[rng.uniform(size=len(X)) < np.exp(-potential(X) / D)][:2000]
+    X = samples(D, box, 2000, seed)
     assert len(X) == 2000
     graph = od.NeighborGraph.build(X, k=400)
     kernel = od.Kernel(od.Ordering(-potential(X)), noise=np.sqrt(2 * D))
     eps = od.tuning.choose_eps(kernel, graph, density="balanced").eps
     op = kernel.operator(graph, eps, density="balanced")
     q = committor(op, disc(X, -1.0), disc(X, 1.0), continuous=True)
-    truth = double_well(D, 2.0, 1.5) if box else double_well(D, 3.0, 3.5)
-    assert np.sqrt(np.mean((q - truth(X)) ** 2)) < 0.012
+    assert np.sqrt(np.mean((q - truth(D, box, 0.0125)(X)) ** 2)) < 0.012
 
 
 def test_stationary_density_is_gibbs(rng):

@@ -39,8 +39,7 @@ def _cuts(indptr: IntArray, parts: int) -> list[int]:
 
 def over_rows(loop: Callable[..., Any], indptr: IntArray, *args: Any) -> None:
     """loop(start, stop, indptr, *args) over all rows, a range of rows per thread."""
-    cuts = _cuts(indptr, n_threads(int(indptr[-1]), _EDGES_PER_THREAD))
-    in_threads(lambda rows: loop(*rows, indptr, *args), list(pairwise(cuts)))
+    over(edge_ranges(indptr), loop, indptr, *args)
 
 
 def over_blocks(work: Callable[[int, int], Any], indptr: IntArray, *, threaded: bool) -> list[Any]:
