@@ -2,8 +2,8 @@
 
 Every loop works on a range of rows of one CSR pattern, without the interpreter lock: `_threads` runs it on all
 cores by giving each thread its own range. So there is one version of each loop, it compiles once (on first use,
-then cached on disk), and a result does not depend on the number of threads, except in rounding for `push`, the
-only loop that scatters.
+then cached on disk), and a result does not depend on the number of threads, except in rounding for `push`, which
+scatters.
 
 Indices are viewed as unsigned (signed ones cost numba a wrap-around test per access).
 """
@@ -16,8 +16,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from ordiff import _threads
-from ordiff._check import Array, IntArray
+from ordiff._check import IntArray
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz", "arcp"})
 
@@ -323,35 +322,59 @@ def normalise(start, stop, indptr, indices, logs, log_weight, begins, out):  # t
     return failed
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-def pull(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped-def]
-    """out = P f. Four sums by hand: left to itself the compiler gathers in vectors, which is slower here."""
+@_jit
+def pull(start, stop, indptr, indices, data, f, out, onto):  # type: ignore[no-untyped-def]
+    """out = P f or, if ``onto``, out += P f; f and out are (m, c). Few columns have loops of their own."""
+    if not onto:
+        out[start:stop] = 0.0
+    if f.shape[1] == 1:
+        pull_one(start, stop, indptr, indices, data, f.reshape(-1), out.reshape(-1))
+    elif f.shape[1] == 2:
+        pull_two(start, stop, indptr, indices, data, f.reshape(-1), out.reshape(-1))
+    else:
+        pull_many(start, stop, indptr, indices, data, f, out)
+
+
+@_jit
+def pull_one(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped-def]
+    """out += P f."""
     for i in range(start, stop):
-        row = indices[indptr[i] : indptr[i + 1]]
-        p = data[indptr[i] : indptr[i + 1]]
-        a = b = c = d = 0.0
-        whole = row.size - row.size % 4
-        for e in range(0, whole, 4):
-            a += p[e] * f[row[e]]
-            b += p[e + 1] * f[row[e + 1]]
-            c += p[e + 2] * f[row[e + 2]]
-            d += p[e + 3] * f[row[e + 3]]
-        for e in range(whole, row.size):
-            a += p[e] * f[row[e]]
-        out[i] = (a + b) + (c + d)
+        row, p = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
+        total = 0.0
+        for e in range(row.size):
+            total += p[e] * f[row[e]]
+        out[i] += total
+
+
+@_jit
+def pull_two(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped-def]
+    """out += P f for two functions, (m, 2) flattened, at little more than the cost of one."""
+    for i in range(start, stop):
+        row, p = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
+        a = b = 0.0
+        for e in range(row.size):
+            a += p[e] * f[2 * row[e]]
+            b += p[e] * f[2 * row[e] + 1]
+        out[2 * i] += a
+        out[2 * i + 1] += b
 
 
 @_jit
 def pull_many(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped-def]
-    """out = P f for several functions, (m, c)."""
+    """out += P f for several functions, (m, c), four rows of f at a time to spare the sums."""
     for i in range(start, stop):
         total = out[i]
-        total[:] = 0.0
-        for e in range(indptr[i], indptr[i + 1]):
-            p = data[e]
-            values = f[indices[e]]
-            for c in range(total.size):
-                total[c] += p * values[c]
+        row, p = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
+        whole = row.size - row.size % 4
+        for e in range(0, whole, 4):
+            a, b, c, d = f[row[e]], f[row[e + 1]], f[row[e + 2]], f[row[e + 3]]
+            pa, pb, pc, pd = p[e], p[e + 1], p[e + 2], p[e + 3]
+            for k in range(total.size):
+                total[k] += (pa * a[k] + pb * b[k]) + (pc * c[k] + pd * d[k])
+        for e in range(whole, row.size):
+            a, pa = f[row[e]], p[e]
+            for k in range(total.size):
+                total[k] += pa * a[k]
 
 
 @_jit
@@ -369,8 +392,11 @@ def pull_difference(start, stop, indptr, indices, data, f, out):  # type: ignore
 
 
 @_jit
-def push_part(start, stop, indptr, indices, data, mass, out):  # type: ignore[no-untyped-def]
+def push(start, stop, indptr, indices, data, mass, out):  # type: ignore[no-untyped-def]
     """out += Pᵀ mass, restricted to these rows of P; mass and out are (m, c)."""
+    if mass.shape[1] == 1:
+        push_one(start, stop, indptr, indices, data, mass.reshape(-1), out.reshape(-1))
+        return
     for i in range(start, stop):
         here = mass[i]
         for e in range(indptr[i], indptr[i + 1]):
@@ -381,12 +407,10 @@ def push_part(start, stop, indptr, indices, data, mass, out):  # type: ignore[no
 
 
 @_jit
-def push_part_one(start, stop, indptr, indices, data, mass, out):  # type: ignore[no-untyped-def]
-    """out += Pᵀ mass, restricted to these rows of P; mass and out are (m,)."""
+def push_one(start, stop, indptr, indices, data, mass, out):  # type: ignore[no-untyped-def]
     for i in range(start, stop):
         here = mass[i]
-        row = indices[indptr[i] : indptr[i + 1]]
-        p = data[indptr[i] : indptr[i + 1]]
+        row, p = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
         for e in range(row.size):
             out[row[e]] += p[e] * here
 
@@ -410,22 +434,6 @@ def step_moments(start, stop, indptr, indices, data, X, mean, second, out_mean, 
             for a in range(n):
                 for b in range(n):
                     square[a, b] += p * (z[a] * z[b] + z[a] * mean[j, b] + mean[j, a] * z[b] + second[j, a, b])
-
-
-def push(indptr: IntArray, indices: IntArray, data: Array, mass: Array) -> Array:
-    """Pᵀ mass: each thread scatters its rows into a buffer of its own; the buffers are added at the end."""
-    loop = push_part_one if mass.ndim == 1 else push_part
-    buffers: dict[int, Array] = {}
-
-    def part(start: int, stop: int, *args: Any) -> None:
-        buffers[start] = buffer = np.zeros_like(mass)
-        loop(start, stop, *args, buffer)
-
-    _threads.over_rows(part, indptr, unsigned(indices), data, mass)
-    first, *others = sorted(buffers)  # always added in the same order
-    for start in others:
-        buffers[first] += buffers[start]
-    return buffers[first]
 
 
 # ------------------------------------------------------------------------------------------- likelihoods
@@ -497,76 +505,31 @@ def take(start, stop, at, data, out):  # type: ignore[no-untyped-def]
         out[e] = data[at[e]]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-def pull_onto(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped-def]
-    """out += P f for one column, (N, 1), as `pull` does it."""
-    for i in range(start, stop):
-        row = indices[indptr[i] : indptr[i + 1]]
-        p = data[indptr[i] : indptr[i + 1]]
-        a = b = c = d = 0.0
-        whole = row.size - row.size % 4
-        for e in range(0, whole, 4):
-            a += p[e] * f[row[e], 0]
-            b += p[e + 1] * f[row[e + 1], 0]
-            c += p[e + 2] * f[row[e + 2], 0]
-            d += p[e + 3] * f[row[e + 3], 0]
-        for e in range(whole, row.size):
-            a += p[e] * f[row[e], 0]
-        out[i, 0] += (a + b) + (c + d)
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-def pull_two_onto(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped-def]
-    """out += P f for two columns, (N, 2), at little more than the cost of one."""
-    for i in range(start, stop):
-        row = indices[indptr[i] : indptr[i + 1]]
-        p = data[indptr[i] : indptr[i + 1]]
-        a = b = c = d = 0.0
-        whole = row.size - row.size % 2
-        for e in range(0, whole, 2):
-            a += p[e] * f[row[e], 0]
-            b += p[e] * f[row[e], 1]
-            c += p[e + 1] * f[row[e + 1], 0]
-            d += p[e + 1] * f[row[e + 1], 1]
-        for e in range(whole, row.size):
-            a += p[e] * f[row[e], 0]
-            b += p[e] * f[row[e], 1]
-        out[i, 0] += a + c
-        out[i, 1] += b + d
-
-
-@_jit
-def pull_many_onto(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped-def]
-    """out += P f for several columns, (N, c), four rows of f at a time to spare the sums."""
-    for i in range(start, stop):
-        total = out[i]
-        row = indices[indptr[i] : indptr[i + 1]]
-        p = data[indptr[i] : indptr[i + 1]]
-        whole = row.size - row.size % 4
-        for e in range(0, whole, 4):
-            a, b, c, d = f[row[e]], f[row[e + 1]], f[row[e + 2]], f[row[e + 3]]
-            pa, pb, pc, pd = p[e], p[e + 1], p[e + 2], p[e + 3]
-            for k in range(total.size):
-                total[k] += (pa * a[k] + pb * b[k]) + (pc * c[k] + pd * d[k])
-        for e in range(whole, row.size):
-            a, pa = f[row[e]], p[e]
-            for k in range(total.size):
-                total[k] += pa * a[k]
-
-
 @_jit
 def sampled_product(start, stop, indptr, indices, left, right, out):  # type: ignore[no-untyped-def]
-    """out_ij += ⟨left_i, right_j⟩ on the pattern; left and right are (N, C)."""
+    """out_ij += ⟨left_i, right_j⟩ on the pattern; left and right are (N, C). Four at a time, to load left_i once."""
     for i in range(start, stop):
-        row = indices[indptr[i] : indptr[i + 1]]
-        g = out[indptr[i] : indptr[i + 1]]
+        row, g = indices[indptr[i] : indptr[i + 1]], out[indptr[i] : indptr[i + 1]]
         x = left[i]
-        for e in range(row.size):
-            y = right[row[e]]
-            total = 0.0
+        whole = row.size - row.size % 4
+        for e in range(0, whole, 4):
+            y0, y1, y2, y3 = right[row[e]], right[row[e + 1]], right[row[e + 2]], right[row[e + 3]]
+            t0 = t1 = t2 = t3 = 0.0
             for c in range(x.size):
-                total += x[c] * y[c]
-            g[e] += total
+                t0 += x[c] * y0[c]
+                t1 += x[c] * y1[c]
+                t2 += x[c] * y2[c]
+                t3 += x[c] * y3[c]
+            g[e] += t0
+            g[e + 1] += t1
+            g[e + 2] += t2
+            g[e + 3] += t3
+        for e in range(whole, row.size):
+            y0 = right[row[e]]
+            t0 = 0.0
+            for c in range(x.size):
+                t0 += x[c] * y0[c]
+            g[e] += t0
 
 
 @_jit

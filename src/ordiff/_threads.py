@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from queue import SimpleQueue
@@ -31,7 +32,7 @@ def n_threads(n_edges: int, per_thread: int) -> int:
     return max(1, min(int(numba.config.NUMBA_NUM_THREADS), n_edges // per_thread))
 
 
-def _cuts(indptr: IntArray, parts: int) -> list[int]:
+def cuts(indptr: IntArray, parts: int) -> list[int]:
     """Row numbers that cut the rows into ``parts`` ranges of about equal numbers of edges."""
     targets = np.linspace(0, indptr[-1], parts + 1)[1:-1]
     return [0, *np.searchsorted(indptr, targets).tolist(), len(indptr) - 1]
@@ -44,7 +45,7 @@ def over_rows(loop: Callable[..., Any], indptr: IntArray, *args: Any) -> None:
 
 def over_blocks(work: Callable[[int, int], Any], indptr: IntArray, *, threaded: bool) -> list[Any]:
     """work(start, stop) over blocks of rows that fit in cache, on all cores when ``threaded``."""
-    blocks = list(pairwise(_cuts(indptr, max(1, int(indptr[-1]) // _BLOCK))))
+    blocks = list(pairwise(cuts(indptr, max(1, int(indptr[-1]) // _BLOCK))))
     workers = n_threads(int(indptr[-1]), _BUILT_PER_THREAD) if threaded else 1
     return in_threads(lambda block: work(*block), blocks, workers)
 
@@ -53,7 +54,7 @@ def edge_ranges(indptr: IntArray, work_per_edge: int = 0) -> list[Range]:
     """Ranges of rows of about equal numbers of edges, one per thread; for loops that do much per edge, say how much."""
     edges = int(indptr[-1])
     parts = n_threads(edges * work_per_edge, _WORK_PER_THREAD) if work_per_edge else n_threads(edges, _EDGES_PER_THREAD)
-    return list(pairwise(_cuts(indptr, parts)))
+    return list(pairwise(cuts(indptr, parts)))
 
 
 def even_ranges(n: int, work: int) -> list[Range]:
@@ -100,6 +101,29 @@ def in_threads(work: Callable[[Any], Any], items: Sequence[Any], workers: int | 
         if error := finished.get():
             raise error
     return results
+
+
+def together(loop: Callable[..., bool], workers: int, *args: Any) -> None:
+    """loop(counters, hold, *args) in so many threads, which share its work by the counters, until it is finished.
+
+    For loops whose threads must wait for each other often: they do so without coming back to Python. A loop that has
+    waited for long returns False, so that whoever it waits for gets the core. Threads that come too late find nothing
+    left to do, and the caller does not wait for them.
+    """
+    counters = np.zeros(16, np.int64)
+    job = [args]
+
+    def join() -> None:
+        hold = np.full(1, -1)
+        while (now := job[:]) and not loop(counters, hold, *now[0]):
+            time.sleep(0)
+
+    try:
+        if threading.current_thread().name != _THREAD_NAME:
+            _helpers.call(join, workers - 1)
+        join()
+    finally:
+        job.clear()  # an interrupted caller may hold work that the others would wait for
 
 
 _THREAD_NAME = "ordiff-loop"

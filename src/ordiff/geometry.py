@@ -299,7 +299,7 @@ def gaussian_weights(graph: NeighborGraph, left: Array, right: Array) -> Array:
 
 def over_neighbors(graph: NeighborGraph, weights: Array, f: Array) -> Array:
     """Σ_j w_ij f_j, for edge weights (E,) and one function (m,) or several (m, c)."""
-    out = np.empty_like(f)
-    loop = _sparse.pull if f.ndim == 1 else _sparse.pull_many
-    _threads.over_rows(loop, graph._indptr, _sparse.unsigned(graph._indices), weights, f, out)
-    return out
+    many = f.reshape(len(f), -1)
+    out = np.empty_like(many)
+    _threads.over_rows(_sparse.pull, graph._indptr, _sparse.unsigned(graph._indices), weights, many, out, False)
+    return out.reshape(f.shape)

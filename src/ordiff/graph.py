@@ -15,11 +15,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _sparse, _threads, neighbors
+from ordiff import _check, _march, _sparse, _threads, neighbors
 from ordiff._check import Array, GraphError, IntArray
 
 # From this many edges on operators are sorted for locality: below, to sort a function and back costs what it saves.
-_MANY_EDGES = 2_000_000
+_MANY_EDGES = 200_000
 
 
 def _read_only(array: Any) -> Any:
@@ -335,6 +335,11 @@ class Layout:
     indptr: IntArray  # of the graph
     begins: IntArray  # where each row of the graph begins in the pattern, (m,)
     order: NDArray[np.uint32] | None = None
+
+    @cached_property
+    def runs(self) -> NDArray[np.int64]:
+        """The rows of the pattern in the runs of a march."""
+        return _march.runs(self.pattern._indptr)
 
     def sort(self, f: Array) -> Array:
         return self._reordered(_sparse.gather, f)

@@ -18,13 +18,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ordiff import _check, _sparse, _threads
+from ordiff import _check, _march, _sparse, _threads
 from ordiff._check import Array
-from ordiff.geometry import over_neighbors
 from ordiff.graph import NeighborGraph
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
+
+_UNSORTED = np.empty(0, np.uint32)
 
 
 class Generator(ABC):
@@ -78,18 +79,19 @@ class Chain(Generator):
 
     def backward(self, f: ArrayLike, steps: int = 1) -> Array:
         """P^steps f: the expectation of f after ``steps`` steps of length ε, from every sample."""
-        f = _check.functions(f, self.graph.n_points).copy()
+        f = _check.functions(f, self.graph.n_points)
         return self._steps(f, _check.count(steps, "steps", 0), forward=False)
 
     def forward(self, mass: ArrayLike, steps: int = 1) -> Array:
         """(Pᵀ)^steps mass: where a probability mass on the samples is after ``steps`` steps."""
-        mass = _check.functions(mass, self.graph.n_points, "mass").copy()
+        mass = _check.functions(mass, self.graph.n_points, "mass")
         return self._steps(mass, _check.count(steps, "steps", 0), forward=True)
 
     def _steps(self, f: Array, steps: int, *, forward: bool) -> Array:
+        """A new array."""
         for _ in range(steps):
             f = self._push(f) if forward else self._pull(f)
-        return f
+        return f if steps else f.copy()
 
     def __matmul__(self, f: ArrayLike) -> Array:
         return self._pull(_check.functions(f, self.graph.n_points))
@@ -163,14 +165,14 @@ class MarkovOperator(Chain):
         return self._twin()
 
     def _steps(self, f: Array, steps: int, *, forward: bool) -> Array:
-        layout = self.graph._layout
-        pattern, f = layout.pattern, layout.sort(f)
-        for _ in range(steps):
-            if forward:
-                f = _sparse.push(pattern._indptr, pattern._indices, self._stored, f)
-            else:
-                f = over_neighbors(pattern, self._stored, f)
-        return layout.unsort(f)
+        if not steps:
+            return f.copy()
+        layout, many = self.graph._layout, np.ascontiguousarray(f).reshape(len(f), -1)
+        pattern, order = layout.pattern, _UNSORTED if layout.order is None else layout.order
+        matrix = (pattern._indptr, _sparse.unsigned(pattern._indices), self._stored)
+        if forward:
+            return _march.transposed_power(matrix, many, order, steps).reshape(f.shape)
+        return _march.power(matrix, layout.runs, many, order, steps).reshape(f.shape)
 
     def _pull(self, f: Array) -> Array:
         return self._steps(f, 1, forward=False)

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ordiff import _check, _sparse, _threads
+from ordiff import _check, _march, _sparse, _threads
 from ordiff._check import Array, IntArray
 from ordiff.graph import NeighborGraph
 
@@ -180,6 +180,7 @@ class Pattern:
         self.ranges = _threads.edge_ranges(indptr)
         self.t_ranges = _threads.edge_ranges(self.t_indptr)
         self.t_heavy = _threads.edge_ranges(self.t_indptr, 4)
+        self.runs, self.t_runs = _march.runs(indptr), _march.runs(self.t_indptr)
 
     @property
     def n(self) -> int:
@@ -244,25 +245,36 @@ class Chain:
         """The first step of every phase from a mass on the rows of the start, (N, F)."""
         out = np.zeros((len(self.firsts), self.pattern.n))
         for P, target in zip(self.firsts, out, strict=True):
-            _sparse.push_part_one(0, mass.size, self.start.indptr, self.start.indices, P, mass, target)
+            _sparse.push_one(0, mass.size, self.start.indptr, self.start.indices, P, mass, target)
         return np.ascontiguousarray(out.T)
 
     def push(self, mass: Array, out: Array) -> None:
         """out = Pᵀ mass, (N, c)."""
-        out[...] = 0.0
-        self.push_onto(self.PT, mass, out)
+        self._product(self.pattern.t_ranges, self._by_columns(self.PT), mass, out, False)
 
     def push_onto(self, by_columns: Array, mass: Array, out: Array) -> None:
         """out += Aᵀ mass, (N, c), for any edge values given by columns."""
-        pattern = self.pattern
-        _threads.over(pattern.t_ranges, _onto(out), pattern.t_indptr, pattern.t_indices, by_columns, mass, out)
+        self._product(self.pattern.t_ranges, self._by_columns(by_columns), mass, out, True)
 
     def pull_onto(self, f: Array, out: Array) -> None:
         """out += P f, (N, c)."""
+        self._product(self.pattern.ranges, self._by_rows, f, out, True)
+
+    def forward(self, steps: Array) -> None:
+        """steps[s + 1] = Pᵀ steps[s], from the first of (T, N, F) to the last."""
+        _march.march(self._by_columns(self.PT), self.pattern.t_runs, steps, back=False, onto=False)
+
+    def backward(self, steps: Array) -> None:
+        """steps[s] += P steps[s + 1], from the last of (T, N, F) to the first."""
+        _march.march(self._by_rows, self.pattern.runs, steps, back=True, onto=True)
+
+    @property
+    def _by_rows(self) -> _march.Matrix:
         rows = self.pattern.all
-        _threads.over(self.pattern.ranges, _onto(out), rows.indptr, rows.indices, self.P, f, out)
+        return rows.indptr, rows.indices, self.P
 
+    def _by_columns(self, data: Array) -> _march.Matrix:
+        return self.pattern.t_indptr, self.pattern.t_indices, data
 
-def _onto(out: Array) -> Callable[..., Any]:
-    loops = {1: _sparse.pull_onto, 2: _sparse.pull_two_onto}
-    return loops.get(out.shape[1], _sparse.pull_many_onto)
+    def _product(self, ranges: list[_threads.Range], matrix: _march.Matrix, f: Array, out: Array, onto: bool) -> None:
+        _threads.over(ranges, _sparse.pull, *matrix, f, out, onto)

@@ -33,8 +33,9 @@ from ordiff.inference.chain import Chain, Parts, Pattern, Rows, Sums
 from ordiff.inference.records import Kept, Observer, Plan, Scratch, SharedObserver
 from ordiff.inference.sensitivity import DIRECTIONS, OrderingChange, RowChange, View
 
-# Records per block: a state's records of a block are a vector that the sampled product runs over.
-_BLOCK_RECORDS = 32
+# Records per block, at least, and as many more as fit into so many bytes: a state's records of a block are a vector
+# that the sampled product runs over.
+_BLOCK_RECORDS, _BLOCK_BYTES = 32, 2**21
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Objective:
         self._start, self._start_mass = self._pattern.all.only(started), mass[started]
         phases = len(self.fractions)
         self._stored = 2 * (1 + self.steps * phases) * n * 8 <= memory_budget
-        length = max(8, _BLOCK_RECORDS // phases)
+        length = max(8, max(_BLOCK_RECORDS, _BLOCK_BYTES // (8 * n)) // phases)
         if not self._stored:
             length = min(max(8, round(self.steps**0.5)), 64)
         self._plan = Plan(n, self.steps, phases, min(length, self.steps))
@@ -373,9 +374,7 @@ class Objective:
             states = plan.states(steps, scratch("states", plan.n, count * plan.phases))
             ring[count] = ring[0] if last < self.steps else 0.0
             observer.source(block, states, ring[:count])
-            for s in reversed(range(count)):
-                if first + s + 1 < self.steps:
-                    chain.pull_onto(ring[s + 1], ring[s])
+            chain.backward(ring[: count + 1] if last < self.steps else ring[:count])
             later = plan.states(ring[1 : count + 1], scratch("later", *states.shape))
             _threads.over(ranges, _sparse.sampled_product, rows.indptr, rows.indices, states, later, G)
         return self._collect(chain, G, ring[0])
@@ -411,8 +410,7 @@ class Objective:
 def _fill(chain: Chain, first: Array, steps: Array) -> None:
     """steps[0] = first, and each step from the one before."""
     steps[0] = first
-    for s in range(1, len(steps)):
-        chain.push(steps[s - 1], steps[s])
+    chain.forward(steps)
 
 
 # ------------------------------------------------------------------------------------------- checks

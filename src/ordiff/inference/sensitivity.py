@@ -95,14 +95,14 @@ class RowChange:
 def _times(rows: Rows, data: Array, f: Array) -> Array:
     """A f on some rows, (rows, K)."""
     out = np.empty((rows.rows.size, f.shape[1]))
-    _sparse.pull_many(0, rows.rows.size, rows.indptr, rows.indices, data, f, out)
+    _sparse.pull(0, rows.rows.size, rows.indptr, rows.indices, data, f, out, False)
     return out
 
 
 def _transposed_times(chain: Chain, data: Array, mass: Array) -> Array:
     """Aᵀ mass from the rows of the start, (N, K)."""
     out, start = np.zeros((chain.pattern.n, mass.shape[1])), chain.start
-    _sparse.push_part(0, start.rows.size, start.indptr, start.indices, data, mass, out)
+    _sparse.push(0, start.rows.size, start.indptr, start.indices, data, mass, out)
     return out
 
 

@@ -1,0 +1,118 @@
+"""Steps by several threads: the same numbers whoever comes, and nobody waits for one who does not."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from ordiff import _march, _sparse, _threads
+
+
+@pytest.fixture
+def matrix(rng):
+    """A matrix with rows of every length up to 60, as SciPy has it and as the loops take it."""
+    lengths = rng.integers(0, 60, 700)
+    columns = np.concatenate([rng.choice(700, length, replace=False) for length in lengths])
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    P = sp.csr_array((rng.uniform(0, 0.06, columns.size), columns.astype(np.int32), indptr), shape=(700, 700))
+    P.sort_indices()
+    return P, (P.indptr, _sparse.unsigned(P.indices), P.data)
+
+
+@pytest.fixture(params=[1, 2, 3])
+def threads(request, monkeypatch):
+    """One thread, two, or more than there are cores, however little there is to do."""
+    monkeypatch.setattr(_march, "_RUN", 500)
+    monkeypatch.setattr(_threads, "n_threads", lambda *_: request.param)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 5])
+@pytest.mark.parametrize("sort", [False, True])
+def test_powers_are_those_of_the_matrix(matrix, threads, rng, columns, sort):
+    P, parts = matrix
+    f = rng.normal(size=(700, columns))
+    order = rng.permutation(700).astype(np.uint32) if sort else np.empty(0, np.uint32)
+    rows = order if sort else slice(None)
+    cuts = _march.runs(parts[0])
+    assert cuts.size > 20
+    for steps in (1, 2, 7):
+        back, forward = f[rows], f[rows]
+        for _ in range(steps):
+            back, forward = P @ back, P.T @ forward
+        np.testing.assert_allclose(_march.power(parts, cuts, f, order, steps)[rows], back, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(
+            _march.transposed_power(parts, f, order, steps)[rows], forward, rtol=1e-12, atol=1e-14
+        )
+
+
+@pytest.mark.parametrize("columns", [1, 2, 5])
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("onto", [False, True])
+def test_a_march_keeps_every_step(matrix, threads, rng, columns, back, onto):
+    P, parts = matrix
+    steps = rng.normal(size=(9, 700, columns))
+    expected = steps.copy()
+    order = range(9) if not back else range(8, -1, -1)
+    for here, there in zip(order, order[1:], strict=False):
+        expected[there] = P @ expected[here] + onto * expected[there]
+    _march.march(parts, _march.runs(parts[0]), steps, back=back, onto=onto)
+    np.testing.assert_allclose(steps, expected, rtol=1e-12, atol=1e-14)
+    _march.march(parts, _march.runs(parts[0]), steps[:1], back=back, onto=onto)  # nowhere to go
+
+
+def test_sums_do_not_depend_on_who_came(matrix, monkeypatch, rng):
+    """Bit by bit, with several marches at once that share two helpers."""
+    _, parts = matrix
+    monkeypatch.setattr(_march, "_RUN", 500)
+    monkeypatch.setattr(_threads, "n_threads", lambda *_: 3)
+    f, order, cuts = rng.normal(size=(700, 1)), np.empty(0, np.uint32), _march.runs(parts[0])
+    first = [_march.power(parts, cuts, f, order, 20), _march.transposed_power(parts, f, order, 20)]
+    found = []
+
+    def again():
+        for _ in range(20):
+            found.append([_march.power(parts, cuts, f, order, 20), _march.transposed_power(parts, f, order, 20)])
+
+    callers = [threading.Thread(target=again) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(60)
+    assert len(found) == 60
+    assert all(np.array_equal(a, b) for pair in found for a, b in zip(pair, first, strict=True))
+
+
+def test_helpers_that_are_busy_are_not_waited_for(matrix, monkeypatch, rng):
+    P, parts = matrix
+    monkeypatch.setattr(_threads, "n_threads", lambda *_: 2)
+    f, release = rng.normal(size=(700, 1)), threading.Event()
+    _threads._helpers.call(lambda: release.wait(10), 4)
+    try:
+        found = _march.power(parts, _march.runs(parts[0]), f, np.empty(0, np.uint32), 1)
+    finally:
+        release.set()
+    np.testing.assert_allclose(found, P @ f, rtol=1e-12, atol=1e-14)
+
+
+def test_an_interrupted_caller_leaves_nobody_waiting():
+    """The caller goes away with a run in its hands: the helper gives up instead of waiting for it for ever."""
+    caller, waits = threading.current_thread(), []
+    at_work = threading.Event()
+
+    def loop(counters, hold):
+        if threading.current_thread() is caller:
+            assert at_work.wait(10)
+            raise KeyboardInterrupt
+        at_work.set()
+        waits.append(time.monotonic())
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        _threads.together(loop, 2)
+    assert _threads.in_threads(str, [1, 2], 2) == ["1", "2"]
+    time.sleep(0.05)
+    count = len(waits)
+    time.sleep(0.05)
+    assert len(waits) == count
