@@ -170,6 +170,22 @@ def test_a_missing_value_is_named(tmp_path, capsys):
     assert "2 rows, the first is row 1" in said
 
 
+def test_row_numbers_of_pandas_are_no_coordinate(data, tmp_path):
+    lines = [f"{k},{a},{b},{t}" for k, ((a, b), t) in enumerate(zip(data.X, data.times, strict=True))]
+    (tmp_path / "index.csv").write_text("\n".join([",gene_a,gene_b,hours", *lines]))
+    assert read_table(tmp_path / "index.csv").names(None, "hours") == ["gene_a", "gene_b"]
+
+
+def test_a_stray_word_does_not_drop_its_column(data, tmp_path, capsys):
+    lines = [f"{a},{b},{t},leaf" for (a, b), t in zip(data.X, data.times, strict=True)]
+    lines[7] = lines[7].replace(lines[7].split(",")[1], "broken")
+    (tmp_path / "stray.csv").write_text("\n".join(["gene_a,gene_b,hours,kind", *lines]))
+    code = main(["fit", str(tmp_path / "stray.csv"), "--times", "hours", "--out", str(tmp_path / "out")])
+    assert code == 2
+    assert "column 'gene_b'" in (said := capsys.readouterr().err)
+    assert "row 7 holds 'broken'" in said
+
+
 def test_debug_shows_the_traceback(table, tmp_path):
     for command in (["--debug", "fit", str(table)], ["fit", str(table), "--debug"]):
         with pytest.raises(ValueError, match="--times"):

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -55,7 +56,7 @@ def test_a_march_keeps_every_step(matrix, threads, rng, columns, back, onto):
     steps = rng.normal(size=(9, 700, columns))
     expected = steps.copy()
     order = range(9) if not back else range(8, -1, -1)
-    for here, there in zip(order, order[1:], strict=False):
+    for here, there in pairwise(order):
         expected[there] = P @ expected[here] + onto * expected[there]
     _march.march(parts, _march.runs(parts[0]), steps, back=back, onto=onto)
     np.testing.assert_allclose(steps, expected, rtol=1e-12, atol=1e-14)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import warnings
 
 import numpy as np
@@ -184,6 +185,13 @@ def test_save_and_load(fitted, process, tmp_path) -> None:
     assert again.summary() == fitted.summary()
 
 
+def test_a_fitted_model_can_be_pickled(fitted, process) -> None:
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(process.X), fitted.predict(process.X))
+    np.testing.assert_array_equal(again.operator_.backward(fitted.states_.volumes),
+                                  fitted.operator_.backward(fitted.states_.volumes))  # fmt: skip
+
+
 def test_damaged_and_foreign_files_say_so(fitted, tmp_path) -> None:
     path = tmp_path / "model.npz"
     fitted.save(path)
@@ -305,6 +313,8 @@ EXPECTED = {
     "check_sample_weight_equivalence_on_sparse_data": "passes y by that name",
     "check_methods_sample_order_invariance": "score_samples needs the times of the samples",
     "check_methods_subset_invariance": "score_samples needs the times of the samples",
+    "check_pipeline_consistency": "its samples are clusters, and nothing was seen between them and the start",
+    "check_estimators_pickle": "its samples are clusters, see test_a_fitted_model_can_be_pickled",
     "check_estimators_nan_inf": "its five samples are fewer than a fit needs",
     "check_n_features_in_after_fitting": "passes y by that name; see test_wrong_number_of_coordinates",
 }

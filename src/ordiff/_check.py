@@ -177,6 +177,11 @@ def members(values: ArrayLike, m: int, name: str) -> NDArray[np.bool_]:
             raise ValueError(f"{name}, a mask, must have one value per state, shape ({m},); got shape {array.shape}.")
         mask = array.copy()
     elif array.size:
+        if array.shape == (m,) and m > 2 and array.dtype.kind in "iu" and np.isin(array, (0, 1)).all():
+            raise ValueError(
+                f"{name} has a 0 or 1 for each of the {m} states: write a mask as booleans, .astype(bool), and states "
+                "by their indices, np.flatnonzero(...)."
+            )
         mask = np.zeros(m, bool)
         mask[indices(values, m, name)] = True
     if not array.size or not mask.any():

@@ -139,12 +139,17 @@ class Table:
                 groups[name] = [f"{name}{k}" for k in range(array.shape[1])]
                 columns |= {column: _numbers(array[:, k]) for k, column in enumerate(groups[name])}
         chosen = next((groups[name] for name in preferred if name in groups), list(columns))
-        return cls(path, columns, groups, [c for c in chosen if columns[c].dtype.kind == "f"])
+        return cls(
+            path, columns, groups, [c for c in chosen if columns[c].dtype.kind == "f" and not _counts(c, columns)]
+        )
 
     def names(self, text: str | None, without: str | None) -> list[str]:
         """The columns that an option names, or the default ones."""
         if text is None:
             chosen = [name for name in self.default if name != without]
+            for name in set(self.columns) - {name for group in self.groups.values() for name in group} - {without}:
+                if _mostly_numbers(self.columns[name]):
+                    self.numbers(name)  # says which row is none
         else:
             chosen = [name for part in text.split(",") for name in self._find(part.strip())]
         if not chosen:
@@ -180,7 +185,18 @@ class Table:
         return np.asarray(values, dtype=np.float64)
 
 
-_MISSING = {"", "na", "nan", "none", "null"}
+_MISSING = {"", "na", "n/a", "nan", "none", "null"}
+_UNNAMED = ("column0", "Unnamed: 0", "__index_level_0__")
+
+
+def _counts(name: str, columns: dict[str, Any]) -> bool:
+    """Whether a column without a name of its own only numbers the rows, as pandas writes it."""
+    values = columns[name]
+    return name in _UNNAMED and values.dtype.kind == "f" and bool((np.diff(values) == 1).all())
+
+
+def _mostly_numbers(values: Any) -> bool:
+    return values.dtype.kind != "f" and sum(map(_is_number, values)) > 0.5 * len(values)
 
 
 def _is_number(value: Any) -> bool:
@@ -304,7 +320,7 @@ class Samples:
         names = tuple(table.names(options.columns, time_name))
         X = np.column_stack([table.numbers(name) for name in names])
         times = None if time_name is None else table.numbers(time_name)
-        notes: list[str] = []
+        notes = [] if options.columns else _notes_on_columns(table, names, time_name)
         components: dict[str, Any] = {}
         project = None
         if options.pca is not None:
@@ -319,6 +335,18 @@ class Samples:
             notes.append(f"Times are counted from the earliest, {times.min():g}.")
             times = times - times.min()
         return cls(X, times, names, start, notes, components)
+
+
+def _notes_on_columns(table: Table, names: tuple[str, ...], time_name: str | None) -> list[str]:
+    """Which columns became coordinates, where they were not named."""
+    left = [name for name in table.columns if name not in names and name != time_name]
+    return [
+        f"Coordinates: {_listed(names)}" + (f"; left out: {_listed(left)}" if left else "") + " (choose by --columns)."
+    ]
+
+
+def _listed(names: Sequence[str], most: int = 6) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _components(X: Array, n: int, names: tuple[str, ...], seed: int) -> tuple[Any, dict[str, Any]]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline
+from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -34,7 +35,7 @@ from ordiff.passage import fate_probabilities, terminal_sets
 from ordiff.states import States
 
 # The layout of saved files.
-_FORMAT = 1
+_FORMAT = 2
 
 
 class SnapshotSDE(BaseEstimator):
@@ -46,15 +47,16 @@ class SnapshotSDE(BaseEstimator):
     where the drift changes fast, longer when that would need more than 4,000 states.
     states: "designed" (evenly spread over the data; see `States`), "samples" (the paper's setting), or a `States`.
     learn: what is learned, of "ordering", "noise", "speed" and "scale" (of given orderings), "eps", "density".
-    noise: "field", "constant" (at the optimum of its marginal likelihood), or the known noise as a number.
+    noise: "field", "constant" (at the optimum of its marginal likelihood), or a number: the known noise, which is kept.
     ordering: given orderings: values at the samples (m,), where the learned ordering starts from, or which is kept if
-    it is not learned; or a function of points (N, n) that returns an `Ordering` on them or several, whose shapes
-    are kept and whose speeds can be learned, beside a learned one.
+    it is not learned (carried to the states by local polynomials); or a function of points (N, n) that returns an
+    `Ordering` on them or several, whose shapes are kept and whose speeds can be learned, beside a learned one.
     time_density, horizon: for unknown times, their density on [0, horizon], a function of an array of times.
     basis: "auto", the number of smooth functions that ordering and noise are made of; None: values, one a state.
     smooth_ordering, smooth_noise: strength of smoothness, or "auto" (by empirical Bayes).
     action: strength of the Onsager–Machlup action.
-    n_neighbors: "auto" (a radius of four steps' standard deviations), or a number of neighbours.
+    n_neighbors: "auto" (a radius of four steps' standard deviations), or a number of neighbours (of designed states,
+    about so many on average).
     density: with states="samples", how the sampling density is estimated: "knn", "balanced", "kernel", or (m,).
     alpha: the power of the density.
     speed: "constant" or "field", how a speed is learned. spacing, dimension: of designed states. n_starts: the optimum
@@ -63,7 +65,8 @@ class SnapshotSDE(BaseEstimator):
     After ``fit``: ``ordering_`` (0 at the start), ``noise_``, ``drift_`` at the samples, with ``ordering_std_`` and
     ``noise_std_`` (one posterior standard deviation; of log noise in ``log_noise_std_``), ``speed_``, ``states_``,
     ``graph_``, ``operator_`` (on the states), ``eps_``, ``loss_``, ``history_``, ``converged_``, ``n_iter_``,
-    ``unreached_`` (samples that the process cannot reach).
+    ``unreached_`` (samples that the process cannot reach), ``early_`` (samples seen before the chain's first step,
+    which are not used).
 
     >>> import ordiff as od
     >>> data = od.datasets.ornstein_uhlenbeck(400, random_state=0)
@@ -110,7 +113,10 @@ class SnapshotSDE(BaseEstimator):
     # -------------------------------------------------------------------------------------------- fit
 
     def fit(self, X: ArrayLike, times: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> SnapshotSDE:
-        """Learn from samples X (m, n) and their times (m,), or windows of time (m, 2); without, from `time_density`."""
+        """Learn from samples X (m, n) and their times (m,), or windows of time (m, 2); without, from `time_density`.
+
+        times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
+        """
         X = _check.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
         seen = Seen.make(self, X, times, sample_weight)
         with progress_bar(self.progress) as report:
@@ -136,7 +142,7 @@ class SnapshotSDE(BaseEstimator):
         self.ordering_std_, self.log_noise_std_ = fitted.deviations(B)
         self.noise_std_ = self.noise_ * self.log_noise_std_
         self.smooth_ordering_, self.smooth_noise_ = (fitted.strength(name) for name in ("ordering", "noise"))
-        self.unreached_ = fitted.unreached
+        self.unreached_, self.early_ = fitted.unreached, fitted.early
         _warn_of_fit(self)
 
     # ------------------------------------------------------------------------------------ new points
@@ -260,17 +266,29 @@ class SnapshotSDE(BaseEstimator):
             noises.append(self._observed @ np.log(dynamics.noise))
         return Uncertainty(np.std(orderings, axis=0, ddof=1), np.std(noises, axis=0, ddof=1))
 
-    def fate_probabilities(self, terminal: Any, X: ArrayLike | None = None) -> Array:
+    def fate_probabilities(self, terminal: Any, X: ArrayLike | None = None, *, continuous: bool = False) -> Array:
         """The probability of reaching each terminal set first, from the samples, or from points X: (m, fates).
 
-        terminal: names and sets of samples that are terminal, as `ordiff.fate_probabilities` takes them.
+        terminal: names and sets of samples that are terminal, as `ordiff.fate_probabilities` takes them; a state is in
+        the set of the sample nearest to it. Or a dict of functions of points (p, n) that return a mask (p,).
+        ``continuous``: count passages between steps too (see `ordiff.passage`).
         """
         check_is_fitted(self)
-        near = self.states_.nearest(self._samples)
-        sets = terminal_sets(terminal, len(self.ordering_))
-        F = fate_probabilities(self.operator_, [np.unique(near[rows]) for rows in sets.values()])
-        B = self._observed if X is None else self._at(X)
+        points = None if X is None else self._points(X)
+        if isinstance(terminal, dict) and all(callable(inside) for inside in terminal.values()):
+            at = self.states_.points
+            sets = list(terminal_sets({name: inside(at) for name, inside in terminal.items()}, len(at)).values())
+            asked = self._samples if points is None else points
+            ends = [np.asarray(inside(asked), bool) for inside in terminal.values()]
+        else:
+            members = terminal_sets(terminal, len(self.ordering_))
+            sets = _states_of(members, self._samples, self.states_)
+            ends = [np.isin(np.arange(len(self.ordering_)), rows) for rows in members.values()] if X is None else []
+        F = fate_probabilities(self.operator_, sets, continuous=continuous)
+        B = self._observed if points is None else self.states_.observe(points)
         out = np.clip(B @ np.asarray(F), 0.0, 1.0)
+        for fate, inside in enumerate(ends):
+            out[inside] = np.arange(len(sets)) == fate
         return out / out.sum(axis=1, keepdims=True)
 
     def summary(self, length: str = "", time: str = "") -> str:
@@ -285,16 +303,18 @@ class SnapshotSDE(BaseEstimator):
             f"Chain: {len(self.states_.points)} {'samples' if self.states_.are_samples else 'designed states'} of "
             f"dimension {self.states_.dimension}, {self.graph_.n_edges // self.graph_.n_points} neighbours each, "
             f"steps of {self.eps_:.4g} {T}.",
-            f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g} ({L} per square root of {T}); its level is "
-            f"known to ±{200 * spread:.0f}% (two standard deviations)."
-            if np.isfinite(spread)
-            else f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g} ({L} per square root of {T}).",
+            f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g} ({L} per square root of {T})"
+            + (f"; its level is known to ±{200 * spread:.0f}% (two standard deviations)." if spread > 0 else ".")
+            if isinstance(self.noise, str)
+            else f"Noise: {middle:.4g}, as given ({L} per square root of {T}).",
             f"Drift: median {drift:.4g} {L} per {T}; the ordering spans {np.ptp(self.ordering_):.4g}.",
             f"Loss {self.loss_:.6g} after {self.n_iter_} evaluations; "
             + ("converged." if self.converged_ else "NOT converged: raise max_iter, or treat it as a sketch."),
         ]
         if self.unreached_.size:
             lines.append(f"Samples that the process does not reach: {_some(self.unreached_)}.")
+        if self.early_.size:
+            lines.append(f"Samples seen before the first step, and not used: {self.early_.size}.")
         return "\n".join(lines)
 
     # ------------------------------------------------------------------------------------ files
@@ -303,6 +323,22 @@ class SnapshotSDE(BaseEstimator):
         """Write the model to one file: arrays and JSON, no pickle. `ordiff.load` reads it."""
         check_is_fitted(self)
         save(self, path)
+
+
+def _states_of(members: dict[Any, Any], samples: Array, states: States) -> list[Any]:
+    """The states of each set of samples: those to which one of it is the nearest, or, if there is none, the nearest."""
+    fate = np.full(len(samples), -1)
+    for k, rows in enumerate(members.values()):
+        fate[rows] = k
+    of_state = fate[cKDTree(samples).query(states.points, workers=-1)[1]]
+    for k, (name, rows) in enumerate(members.items()):
+        if not (of_state == k).any():
+            near = np.unique(states.nearest(samples[rows]))
+            near = near[of_state[near] < 0]
+            if near.size == 0:
+                raise ValueError(f"terminal set {name!r} is too small: no state of the chain lies in it.")
+            of_state[near] = k
+    return [np.flatnonzero(of_state == k) for k in range(len(members))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,6 +387,11 @@ def _warn_of_fit(model: SnapshotSDE) -> None:
             f"the process does not reach {model.unreached_.size} of {len(model.ordering_)} samples "
             f"({_some(model.unreached_)}): they hardly count in the fit. Check whether they are outliers."
         )
+    if model.early_.size > 0.2 * len(model.ordering_):
+        _check.warn(
+            f"{model.early_.size} of {len(model.ordering_)} samples were seen before the chain's first step (eps = "
+            f"{model.eps_:.3g}) and are not used: give a smaller eps, or leave out the latest times."
+        )
     if not model.converged_:
         _check.warn("the optimum was not confirmed: raise max_iter, or use stronger smoothness.")
     spread = model._fitted.level_deviation()
@@ -364,7 +405,7 @@ def _warn_of_fit(model: SnapshotSDE) -> None:
 # ------------------------------------------------------------------------------------------- one file
 
 _ARRAYS = ("ordering_", "noise_", "drift_", "speed_", "ordering_std_", "log_noise_std_", "noise_std_", "history_",
-           "unreached_", "start_", "start_weights_", "_samples")  # fmt: skip
+           "unreached_", "early_", "start_", "start_weights_", "_samples")  # fmt: skip
 _OF_STATES = ("spacing", "dimension", "radius", "are_samples")
 _NUMBERS = ("eps_", "horizon_", "loss_", "n_iter_", "converged_", "n_features_in_", "smooth_ordering_", "smooth_noise_")
 
@@ -376,16 +417,17 @@ def save(model: SnapshotSDE, path: str | Path) -> None:
     arrays |= {
         "states.points": fitted.states.points, "states.volumes": fitted.states.volumes,
         "states.start": fitted.states.start, "graph.indptr": model.graph_.indptr, "graph.indices": model.graph_.indices,
-        "graph.sqdist": model.graph_.sqdist, "dynamics.noise": d.noise, "fitted.ordering": fitted.ordering,
+        "graph.sqdist": model.graph_.sqdist, "dynamics.noise": d.noise, "dynamics.log_weight": d.log_weight,
+        "fitted.ordering": fitted.ordering,
     }  # fmt: skip
     for name in ("orderings", "slopes", "local", "local_slopes"):
         arrays |= {f"dynamics.{name}.{k}": value for k, value in enumerate(getattr(d, name))}
-    settings = {name: value for name, value in model.get_params().items() if _is_plain(value)}
+    settings = {name: _plain(value) for name, value in model.get_params().items() if _is_plain(value)}
     meta = {
         "format": _FORMAT, "kind": "ordiff.SnapshotSDE", "settings": settings,
         "fitted": {name: _plain(getattr(model, name)) for name in _NUMBERS},
         "states": {key: _plain(getattr(fitted.states, key)) for key in _OF_STATES},
-        "alpha": fitted.alpha, "level_deviation": fitted.level_deviation(),
+        "alpha": fitted.alpha, "self_weight": d.self_weight, "level_deviation": fitted.level_deviation(),
     }  # fmt: skip
     arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
     path = Path(path)
@@ -425,7 +467,7 @@ def load(path: str | Path) -> SnapshotSDE:
 
     dynamics = Dynamics(
         model.eps_, arrays["dynamics.noise"], several("orderings"), several("slopes"), several("local"),
-        several("local_slopes"), meta["alpha"] * np.log(states.volumes), 0.5 if states.are_samples else 1.0,
+        several("local_slopes"), arrays["dynamics.log_weight"], meta["self_weight"],
     )  # fmt: skip
     given = tuple(Ordering.local(_Stored(graph.matrix(edges))) for edges in dynamics.local)
     model._fitted = Fitted.stored(states, dynamics, given, arrays["fitted.ordering"], meta)
@@ -451,4 +493,6 @@ def _is_plain(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
     return value.item() if isinstance(value, np.generic) else value

@@ -165,7 +165,8 @@ def expected_occupancy(op: Chain, start: ArrayLike, targets: ArrayLike, *, conti
     """The expected time spent in each state before the targets are reached, (m,), in units of time.
 
     start: a mass on the states (m,), or indices or a mask, which share it equally. targets: indices or a mask. The sum
-    over all states is the mean first passage time; over a set, the time spent in it.
+    over all states is the mean first passage time (half a step more with ``continuous``); over a set, the time spent
+    in it.
 
     >>> import numpy as np, ordiff as od
     >>> x = np.linspace(0, 1, 201).reshape(-1, 1)

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _check, _sparse
-from ordiff._check import Array
+from ordiff._check import Array, GraphError
 from ordiff.geometry import (
     balanced_density,
     gaussian_weights,
@@ -42,6 +42,8 @@ _EXTRAPOLATION = 3.0
 _BATCH_NUMBERS = 1_000_000
 # Samples that the dimension is estimated from, at most.
 _DIMENSION_SAMPLES = 10_000
+# States this many spacings apart are held together.
+_STEP = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +94,7 @@ class States:
             candidates = np.concatenate([origins, candidates])
         points = _thin(candidates, spacing)
         points = points if n == d else _thin(points, 0.7 * spacing)
-        points = _connected(points, spacing)
+        points = _connected(points, spacing, origins)
         radius = 8 * spacing if radius is None else _check.positive(radius, "radius")
         volumes = _volumes(points, d, spacing)
         if origins is None:
@@ -159,7 +161,7 @@ class States:
     def observe(self, X: ArrayLike) -> sp.csr_array:
         """B (m, N): Σ_j B_ij f_j is f at x_i, by a local polynomial; rows sum to 1."""
         X = _check.points(X, minimum=1)
-        if self.are_samples and X is self.points:
+        if self.are_samples and np.array_equal(X, self.points):
             return sp.eye_array(len(X), format="csr")
         return self.polynomials(X)[0]
 
@@ -172,13 +174,16 @@ class States:
         return np.asarray(self._tree.query(X, workers=-1)[1])
 
     def from_samples(self, X: Array, f: Array) -> Array:
-        """A function on samples X (m, n), at the states: means over the nearest samples."""
+        """A function on samples X (m, n), at the states: local polynomials through the nearest samples."""
         from scipy.spatial import cKDTree
 
-        distances, near = cKDTree(X).query(self.points, min(10, len(X)), workers=-1)
-        scale = np.maximum(distances[:, -1:], np.finfo(float).tiny)
-        w = np.exp(-2.0 * (distances / scale) ** 2)
-        return np.asarray((w * f[near]).sum(axis=1) / w.sum(axis=1))
+        degree = 2 if self.dimension <= _QUADRATIC else 1
+        k = min(len(X), 3 * _n_terms(self.dimension, degree))
+        distances, near = cKDTree(X).query(self.points, k, workers=-1)
+        offsets = X[near] - self.points[:, None, :]
+        frames = _frames(offsets, self.dimension)
+        weights, _ = _local_polynomial(offsets if frames is None else offsets @ frames, distances, degree)
+        return np.asarray((weights * f[near]).sum(axis=1))
 
     def with_radius(self, radius: float) -> States:
         """The same states with neighbours up to this distance."""
@@ -333,15 +338,24 @@ def _thin(candidates: Array, spacing: float) -> Array:
     return candidates[taken]
 
 
-def _connected(points: Array, spacing: float) -> Array:
-    """The states that short steps lead to from the first (the start), or the largest such part."""
+def _connected(points: Array, spacing: float, origins: Array | None) -> Array:
+    """The largest part of the states that short steps hold together; the start, or most of several, must be there."""
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import cKDTree
 
     m = len(points)
-    near = cKDTree(points).query_pairs(3 * spacing, output_type="ndarray")
+    near = cKDTree(points).query_pairs(_STEP * spacing, output_type="ndarray")
     _, part = connected_components(sp.csr_array((np.ones(len(near)), (near[:, 0], near[:, 1])), shape=(m, m)))
-    return points[part == np.bincount(part).argmax()]
+    points = points[part == np.bincount(part).argmax()]
+    if origins is not None:
+        gap = cKDTree(points).query(origins)[0]
+        if np.mean(gap > _STEP * spacing) > 0.1:
+            raise GraphError(
+                f"the start lies {gap.max():.3g} away from the samples, and the states between which the process moves "
+                f"are {spacing:.3g} apart: nothing was seen on the way. Take the earliest samples as the start (a "
+                "mask), check its coordinates and units, or use a larger spacing."
+            )
+    return points
 
 
 def _volumes(points: Array, d: int, spacing: float, iterations: int = 3) -> Array:
@@ -361,6 +375,7 @@ def _spread(points: Array, volumes: Array, origins: Array, weights: Any, spacing
 
     w = np.ones(len(origins)) if weights is None else np.asarray(weights, dtype=np.float64)
     near_d, near = cKDTree(points).query(origins, min(12, len(points)))
+    w = np.where(near_d[:, 0] > _STEP * spacing, 0.0, w)
     K = np.exp(-0.5 * (near_d / (0.7 * spacing)) ** 2 + 0.5 * (near_d[:, :1] / (0.7 * spacing)) ** 2) * volumes[near]
     K *= (w / K.sum(axis=1))[:, None]
     mass = np.bincount(near.ravel(), weights=K.ravel(), minlength=len(points))

@@ -34,6 +34,8 @@ def parametrise(
     """The blocks to be learned, their first coefficients, and the given local orderings."""
     N, v, graph = len(states.points), states.volumes, states.graph
     learned, basis = set(settings.learn), settings.basis
+    if not isinstance(settings.noise, str):
+        learned -= {"noise"}  # it is known
     tables, given = _given(settings, seen, states)
     if "ordering" in learned and not tables:
         tables = [_first_ordering(states, seen.horizon)]
@@ -67,13 +69,13 @@ def parametrise(
     if "ordering" in learned:
         l_strength = strength("smooth_ordering", _START_ORDERING * size**4 / rho**4, _PAPER_ORDERING)
         if functions is None:
-            blocks.append(Block("ordering", None, penalty=_gradient_matrix(states), strength=l_strength))
+            blocks.append(Block("ordering", None, penalty=_gradient_matrix(states), strength=l_strength, unit=rho**2))
             starts.append(tables[0] - tables[0].mean())
         else:
             U, penalty = functions.functions[:, 1:], functions.values[1:] ** 2
             extra = _quadratics(states)
             U, penalty = np.hstack([U, extra]), np.concatenate([penalty, np.zeros(extra.shape[1])])
-            blocks.append(Block("ordering", U, penalty=penalty, strength=l_strength))
+            blocks.append(Block("ordering", U, penalty=penalty, strength=l_strength, unit=rho**2))
             starts.append(_coefficients(U, tables[0], v, penalty))
     for target, k in [("speed", k) for k in range(len(tables))] + [("local_speed", k) for k in range(len(given))]:
         if "speed" in learned and not (target == "speed" and "ordering" in learned):
@@ -86,7 +88,7 @@ def parametrise(
         starts.append(np.zeros(1))
     if "noise" in learned:
         centre = float(np.log(rho0).mean())
-        if settings.noise == "constant" or not isinstance(settings.noise, str):
+        if settings.noise == "constant":
             blocks.append(Block("noise", ones, centre=centre))
             starts.append(np.array([centre]))
         elif functions is None:
@@ -165,7 +167,8 @@ def _coefficients(U: Array, f: Array, v: Array, penalty: Array) -> Array:
     w = v / v.sum()
     A = U.T @ (w[:, None] * U)
     A += 1e-4 * np.diag(penalty / max(penalty.max(), 1e-300)) + 1e-8 * np.eye(len(A))
-    return np.linalg.solve(A, U.T @ (w * (f - w @ f if penalty[0] > 1e-12 else f)))
+    has_constant = penalty[0] <= 1e-12 * penalty.max()
+    return np.linalg.solve(A, U.T @ (w * (f if has_constant else f - w @ f)))
 
 
 def _gradient_matrix(states: States) -> Any:

@@ -33,6 +33,7 @@ class Fitted:
     history: list[float]
     converged: bool
     unreached: NDArray[np.intp]
+    early: NDArray[np.intp]  # seen before the first step, and not used
     alpha: float = 1.0
     problem: Problem | None = None  # not kept in a file
     stored_deviation: float | None = None
@@ -44,7 +45,8 @@ class Fitted:
         """What a file holds of a fit: without the coefficients."""
         none = Solution(np.empty(0), Parameters((), dynamics), meta["fitted"]["loss_"], None, 0.0)
         return cls(states, dynamics, none, given, ordering, meta["fitted"]["loss_"], [], meta["fitted"]["converged_"],
-                   np.empty(0, np.intp), meta["alpha"], None, meta["level_deviation"])  # fmt: skip
+                   np.empty(0, np.intp), np.empty(0, np.intp), meta["alpha"], None,
+                   meta["level_deviation"])  # fmt: skip
 
     def operator(self) -> MarkovOperator:
         """P on the states."""
@@ -55,8 +57,11 @@ class Fitted:
             for o, s in zip(self.given, d.local_slopes, strict=True)
         ]
         kernel = Kernel(orderings, noise=d.noise, dimension=self.states.dimension)
+        q = 1 / self.states.volumes
+        weight = None if d.log_weight is None else np.exp(d.log_weight + self.alpha * np.log(q))
         with _check.silent():
-            return kernel.operator(self.states.graph, d.eps, density=1 / self.states.volumes, alpha=self.alpha)
+            op = kernel.operator(self.states.graph, d.eps, density=q, alpha=self.alpha, weight=weight)
+            return op if d.self_weight == 1 else _staying_less(op, d.self_weight)
 
     def drift(self, X: Array) -> Array:
         """The drift at points, (p, n)."""
@@ -107,3 +112,25 @@ class Fitted:
             part = C[found[1], found[1]]
             out.append(np.sqrt(np.maximum(np.einsum("ij,ij->i", R @ part, R), 0.0)))
         return out[0], out[1]
+
+
+def _staying_less(op: MarkovOperator, weight: float) -> MarkovOperator:
+    """The chain with its probabilities of staying put multiplied by a weight, rows scaled to sum to 1."""
+    graph, data = op.graph, op._data.copy()
+    data[graph.selves] *= weight
+    data /= np.repeat(np.add.reduceat(data, graph._indptr[:-1]), np.diff(graph._indptr))
+
+    return MarkovOperator(graph, data, op.eps, op.density, kernel=op.kernel, twin=_Twin(op, weight))
+
+
+@dataclass(frozen=True, eq=False)
+class _Twin:
+    """The driftless twin of a chain that stays put less."""
+
+    op: MarkovOperator
+    weight: float
+
+    def __call__(self) -> MarkovOperator:
+        twin = self.op.undirected()
+        assert isinstance(twin, MarkovOperator)
+        return _staying_less(twin, self.weight)

@@ -36,9 +36,13 @@ _REACH, _MOST_NEIGHBORS = 4.0, 400
 # States of the coarse chain, and the most of the final one; steps within the horizon of either.
 _COARSE_STATES, _MOST_STATES = 400, 4000
 _COARSE_STEPS, _STEPS, _FEWEST_STEPS, _MOST_STEPS = 20, 40, 8, 80
+# Where many samples are early, the step is short enough to keep all but this share of them, up to so many steps.
+_EARLY, _EARLY_STEPS = 0.1, 400
 # The step times the rate at which the drift changes, at most.
 _TURN = 0.35
 _COARSE_BASIS = 25
+# How much wider than the noise asks for the spacing may be to bridge a gap between the start and the samples.
+_WIDER, _WIDEST = (1.0, 1.5, 2.2, 3.3), 5.0
 # A density below this share of a uniform one is as good as none.
 _FLOOR = 2.5e-3
 # Two phases: half a step apart.
@@ -113,7 +117,7 @@ def learn(settings: Any, seen: Seen, report: Report | None) -> Fitted:
     for attempt in range(2):
         states, eps = _design(settings, seen, coarse)
         fitted = _learn(settings, seen, states, eps, coarse, report)
-        if attempt or fitted.solution.interrupted or settings.spacing != "auto" or _resolved(seen, fitted):
+        if attempt or fitted.solution.interrupted or settings.spacing != "auto" or _resolved(settings, seen, fitted):
             break
         coarse = fitted
     return fitted
@@ -127,8 +131,12 @@ def _check_settings(settings: Any) -> None:
         _check.option(settings.states, "states", ("designed", "samples"))
     if isinstance(settings.noise, str):
         _check.option(settings.noise, "noise", ("field", "constant"))
-    elif settings.noise is None or "noise" not in settings.learn:
+        if "noise" not in settings.learn:
+            raise ValueError(f"the noise is neither given (noise=1.4) nor learned; learn is {settings.learn!r}.")
+    else:
         _check.positive(settings.noise, "noise")
+        if set(settings.learn) == {"noise"}:
+            raise ValueError(f"the noise is given as {settings.noise:g}: nothing is left to learn.")
     _check.option(settings.speed, "speed", ("constant", "field"))
     for name in ("eps", "spacing"):
         if getattr(settings, name) != "auto":
@@ -144,13 +152,24 @@ def _check_settings(settings: Any) -> None:
 def _look(settings: Any, seen: Seen, report: Report | None) -> Fitted:
     """A coarse chain."""
     states = _near_count(settings, seen, _COARSE_STATES)
-    eps = seen.horizon / _COARSE_STEPS
+    eps = _before_the_samples(seen, seen.horizon / _COARSE_STEPS)
     rho = _first_noise(settings, seen, states.dimension)
     # a step must leave its state: on few states it has to be long
     eps = float(np.clip((states.spacing / (_spacing_factor(states.dimension) * rho)) ** 2, eps, seen.horizon / 8))
-    states = states.with_radius(_radius(states, eps, 2 * rho, 0.0))
+    states = states.with_radius(_radius(settings, states, eps, 2 * rho, 0.0))
     coarse = clone_settings(settings, basis=_COARSE_BASIS, max_iter=60, n_starts=1)
     return _learn(coarse, seen, states, eps, None, report, rho=rho, updates=1)
+
+
+def _before_the_samples(seen: Seen, eps: float) -> float:
+    """A step that is no longer than the times of most samples: those seen before the first one do not count."""
+    if seen.times is None or len(seen.start) > 1:
+        return eps
+    latest = seen.times if seen.times.ndim == 1 else seen.times.max(axis=1)
+    later = latest[(latest > 1e-3 * eps) & (seen.weights > 0)]
+    if later.size == 0:
+        return eps
+    return max(min(eps, float(np.quantile(later, _EARLY))), seen.horizon / _EARLY_STEPS)
 
 
 class _Settings:
@@ -201,23 +220,40 @@ def _near_count(settings: Any, seen: Seen, n_states: int) -> States:
     return states
 
 
-def _states(settings: Any, seen: Seen, spacing: float | None, radius: float | None = None) -> States:
-    return States.design(
-        seen.X, spacing, seen.start, start_weights=seen.start_weights, radius=radius, dimension=settings.dimension,
-        random_state=settings.random_state,
-    )  # fmt: skip
+def _states(settings: Any, seen: Seen, spacing: float) -> States:
+    """Designed states, so far apart, or, if the spacing is ours to choose, as far as it takes to reach the start."""
+
+    def design(spacing: float) -> States:
+        return States.design(
+            seen.X, spacing, seen.start, start_weights=seen.start_weights, dimension=settings.dimension,
+            random_state=settings.random_state,
+        )  # fmt: skip
+
+    for wider in _WIDER:
+        try:
+            return design(spacing * wider)
+        except GraphError:
+            if settings.spacing != "auto":
+                raise
+    return design(spacing * _WIDEST)
 
 
 def _spacing_factor(d: int) -> float:
     return _SPACING * np.sqrt(d / 2)
 
 
-def _radius(states: States, eps: float, rho: float, drift: float) -> float:
-    """Four standard deviations and the drift of a step, within bounds on the number of neighbours."""
+def _radius(settings: Any, states: States, eps: float, rho: float, drift: float) -> float:
+    """Four standard deviations and the drift of a step, within bounds on the number of neighbours; or that of as many
+    neighbours as the settings say."""
     d, r = states.dimension, states.spacing
     log_ball = 0.5 * d * np.log(np.pi) - lgamma(0.5 * d + 1)
-    most = r * float(np.exp((np.log(_MOST_NEIGHBORS / 0.65) - log_ball) / d))
-    return float(np.clip(_REACH * np.sqrt(eps) * rho + eps * drift, 3 * r, max(most, 3 * r)))
+
+    def holding(neighbors: int) -> float:
+        return r * float(np.exp((np.log(neighbors / 0.65) - log_ball) / d))
+
+    if settings.n_neighbors != "auto":
+        return holding(_check.count(settings.n_neighbors, "n_neighbors", 5))
+    return float(np.clip(_REACH * np.sqrt(eps) * rho + eps * drift, 3 * r, max(holding(_MOST_NEIGHBORS), 3 * r)))
 
 
 def _levels(seen: Seen, fitted: Fitted) -> tuple[float, float, float]:
@@ -245,6 +281,7 @@ def _design(settings: Any, seen: Seen, coarse: Fitted) -> tuple[States, float]:
     d, horizon = coarse.states.dimension, seen.horizon
     if settings.eps == "auto":
         eps = float(np.clip(_TURN / _fastest(seen, coarse), horizon / _MOST_STEPS, horizon / _STEPS))
+        eps = _before_the_samples(seen, eps)
     else:
         eps = _check.positive(settings.eps, "eps")
     if settings.spacing != "auto":
@@ -259,16 +296,24 @@ def _design(settings: Any, seen: Seen, coarse: Fitted) -> tuple[States, float]:
             longer = (spacing / (_spacing_factor(d) * low)) ** 2
             eps = float(np.clip(longer, eps, horizon / _FEWEST_STEPS))
     states = _states(settings, seen, spacing)
-    return states.with_radius(_radius(states, eps, high, drift)), eps
+    if states.spacing > 1.01 * spacing:
+        _check.warn(
+            f"few samples lie between the start and the others: to bridge the gap the states are {states.spacing:.3g} "
+            f"apart, where the noise asks for {spacing:.3g}. The noise may come out too large; samples that fill the "
+            "gap would mend it, or the earliest samples as the start (a mask)."
+        )
+        if settings.eps == "auto":
+            eps = float(np.clip((states.spacing / (_spacing_factor(d) * low)) ** 2, eps, horizon / _FEWEST_STEPS))
+    return states.with_radius(_radius(settings, states, eps, high, drift)), eps
 
 
-def _resolved(seen: Seen, fitted: Fitted) -> bool:
+def _resolved(settings: Any, seen: Seen, fitted: Fitted) -> bool:
     """Whether spacing and radius fit the noise that was found."""
     low, high, drift = _levels(seen, fitted)
     states, eps = fitted.states, fitted.dynamics.eps
     fine = states.spacing < 2.0 * _spacing_factor(states.dimension) * np.sqrt(eps) * low
     smallest = len(states.points) > 0.7 * min(_MOST_STATES, max(_COARSE_STATES, 2 * len(seen.X)))
-    return (fine or smallest) and states.radius > 0.8 * _radius(states, eps, high, drift)
+    return (fine or smallest) and states.radius > 0.8 * _radius(settings, states, eps, high, drift)
 
 
 def _learn(
@@ -291,7 +336,7 @@ def _learn(
         early = latest < (eps if len(seen.start) == 1 else 1e-9 * seen.horizon)
     kept = ~(far | early) & (seen.weights > 0)
     if states.are_samples:
-        far[:], kept[:] = False, True
+        far[:], early[:], kept[:] = False, False, True
     if far.sum() > 0.2 * len(far):
         raise GraphError(
             f"{far.sum()} of {len(far)} samples lie apart from the start, the first at index {int(np.argmax(far))}: "
@@ -327,12 +372,17 @@ def _learn(
     nowhere = 1e-11 / len(kept) if states.are_samples else 2 * _FLOOR / states.volumes.sum()
     lost = np.flatnonzero(kept)[log_likelihood < np.log(nowhere)]
     unreached = np.sort(np.concatenate([np.flatnonzero(far), lost]))
+    if updates > 1 and lost.size == kept.sum():
+        raise ValueError(
+            f"the process reaches none of the {lost.size} samples: check the start, the units of the times, and that "
+            "they are counted from the start."
+        )
     ordering = dynamics.orderings[0] if dynamics.orderings else np.zeros(len(states.points))
-    if dynamics.orderings and not given:
+    if "ordering" in settings.learn and not given:
         ordering = ordering + _half_step(states, dynamics)
     return Fitted(
         states, dynamics, solution, given, ordering - states.start @ ordering, solution.loss, problem.history.losses,
-        converged, unreached, float(settings.alpha), problem,
+        converged, unreached, np.flatnonzero(early & ~far), float(settings.alpha), problem,
     )  # fmt: skip
 
 

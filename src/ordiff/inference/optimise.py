@@ -3,8 +3,8 @@
     Loss = −mean log likelihood + Σ_b λ_b a_bᵀA_b a_b
 
 In coordinates y with a = C y, CCᵀ = (F + 2λA + c)⁻¹, F the Fisher information from exact per-sample scores, the
-problem is round and L-BFGS needs few steps. With H = m(F + 2λA) the posterior covariance is H⁻¹, and Fellner–Schall
-sets each strength to λ ← (rank A − 2λm tr(H⁻¹A)) / (2m aᵀA a).
+problem is round and L-BFGS needs few steps; c is small, in the units of the coefficients. With H = m(F + 2λA) the
+posterior covariance is H⁻¹, and Fellner–Schall sets each strength to λ ← (rank A − 2λm tr(H⁻¹A)) / (2m aᵀA a).
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def optimise(
             if any(auto) and round_ < rounds - 2:
                 changed = _update_strengths(problem, a, covariance, auto)
                 problem.history.lowest = np.inf  # another function from here on
-            matrix = _plus(_square(problem.penalty()) + F, 1e-4)
+            matrix = _rounded(problem, _square(problem.penalty()) + F)
             if not changed and decrement < _NATS:
                 break
         if not curvature:
@@ -241,7 +241,8 @@ def log_volume(problem: Problem, a: Array, free: NDArray[np.bool_]) -> float:
     seen, and a measure that knows nothing of ρ would then prefer any larger noise.
     """
     p, penalty = problem.parameters, _square(problem.penalty())[np.ix_(free, free)]
-    volume = 0.5 * float(np.linalg.slogdet(_plus(penalty + problem.information(a, free), 1e-4))[1])
+    curvature = _rounded(problem, penalty + problem.information(a, free), free)
+    volume = 0.5 * float(np.linalg.slogdet(curvature)[1])
     level = float(np.log(p.dynamics(a).noise).mean())
     unpenalised = sum(
         np.count_nonzero(block.penalty == 0)
@@ -282,7 +283,7 @@ def settle_field(problem: Problem, solution: Solution, part: slice, tol: float) 
 
     Its curvature is C⁻¹, C their posterior covariance, and its slope at the joint optimum that of `log_volume`, by
     differences along the `_LOOSEST` directions in which the field is known least and the others follow it. A step that
-    gains nothing is not made.
+    gains nothing is made shorter, and at last not at all.
     """
     C = solution.covariance
     assert C is not None
@@ -298,9 +299,12 @@ def settle_field(problem: Problem, solution: Solution, part: slice, tol: float) 
     slopes = (np.array(volumes) - here) / ahead
     step = np.clip(-variances * slopes, -2 * deviations, 2 * deviations)
     problem.history.lowest = np.inf
-    a, loss = problem.minimise(solution.a + follow @ step, metric(problem, solution.a), 60, tol, free)
-    gained = problem.n_samples * (solution.loss - loss) + here - log_volume(problem, a, free)
-    return _settled(problem, solution, a, free) if gained > 0 else solution
+    matrix = metric(problem, solution.a)
+    for share in (1.0, 0.5, 0.25):
+        a, loss = problem.minimise(solution.a + share * follow @ step, matrix, 60, tol, free)
+        if problem.n_samples * (solution.loss - loss) + here - log_volume(problem, a, free) > 0:
+            return _settled(problem, solution, a, free)
+    return solution
 
 
 def _settled(problem: Problem, solution: Solution, a: Array, free: NDArray[np.bool_]) -> Solution:
@@ -310,27 +314,38 @@ def _settled(problem: Problem, solution: Solution, a: Array, free: NDArray[np.bo
     loss, g = problem.value_and_gradient(a)
     g = problem.n_samples * g[free]
     H = problem.n_samples * (_square(penalty) + F)[np.ix_(free, free)]
-    decrement = 0.5 * float(g @ np.linalg.solve(H + 1e-10 * np.trace(H) * np.eye(len(H)), g))
+    decrement = 0.5 * float(g @ np.linalg.solve(_ridged(H, problem.parameters.units[free]), g))
     return replace(solution, a=a, loss=loss, covariance=covariance, decrement=decrement)
 
 
 def metric(problem: Problem, a: Array) -> Array:
     """The curvature of the loss at a, (K, K): Fisher information and penalties."""
-    return _plus(_square(problem.penalty()) + problem.information(a), 1e-4)
+    return _rounded(problem, _square(problem.penalty()) + problem.information(a))
 
 
 def _first_curvature(problem: Problem) -> Array:
     """A guess of the curvature by each coefficient. That by the logarithm of a whole field is known to be about 1, and
     a first step that is too long for it would lose all samples."""
-    out = np.full(problem.parameters.size, 0.05)
+    out = 0.05 / problem.parameters.units**2
     for block, part in zip(problem.parameters.blocks, problem.parameters.slices, strict=True):
         if block.positive and block.basis is not None:
             out[part] = np.mean(block.basis**2, axis=0)
     return out
 
 
-def _plus(matrix: Array, c: float | Array) -> Array:
-    return matrix + c if matrix.ndim == 1 else matrix + c * np.eye(len(matrix))
+def _rounded(problem: Problem, curvature: Array, free: NDArray[np.bool_] | None = None) -> Array:
+    """A curvature (K, K) with a little more in every direction, so that none is without: 10⁻⁴ in its units."""
+    units = problem.parameters.units if free is None else problem.parameters.units[free]
+    return _plus(curvature, 1e-4 / units**2)
+
+
+def _ridged(H: Array, units: Array) -> Array:
+    """H (K, K) with so little more that only what is singular changes."""
+    return _plus(H, 1e-10 * float(np.mean(np.diag(H) * units**2)) / units**2)
+
+
+def _plus(matrix: Array, c: Array) -> Array:
+    return matrix + (c if matrix.ndim == 1 else np.diag(c))
 
 
 def _square(matrix: Array) -> Array:
@@ -343,9 +358,7 @@ def _solve(matrix: Array, g: Array) -> Array:
 
 def _posterior(problem: Problem, a: Array, F: Array, penalty: Array) -> tuple[Array, float]:
     """H⁻¹, and the nats that a Newton step would gain."""
-    H = _square(penalty) + F
-    H = problem.n_samples * (H + 1e-10 * np.trace(H) / len(H) * np.eye(len(H)))
-    covariance = np.linalg.inv(H)
+    covariance = np.linalg.inv(problem.n_samples * _ridged(_square(penalty) + F, problem.parameters.units))
     _, g = problem.value_and_gradient(a)
     g = problem.n_samples * g
     return 0.5 * (covariance + covariance.T), 0.5 * float(g @ covariance @ g)

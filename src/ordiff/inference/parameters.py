@@ -28,7 +28,8 @@ class Block:
     """One learned quantity: ``target`` (and which of several, ``index``) by coefficients in a basis.
 
     basis: U (N, K); None for values, one coefficient a state. ``centre`` (a number or (N,)) is the logarithm of what a
-    positive quantity is near. penalty: (K, K) or (K,), the quadratic form A of the regulariser aᵀA a.
+    positive quantity is near. penalty: (K, K) or (K,), the quadratic form A of the regulariser aᵀA a. unit: the size
+    of a coefficient that makes a difference, ρ² for an ordering.
     """
 
     target: str
@@ -37,6 +38,7 @@ class Block:
     centre: Any = 0.0
     penalty: Any = None
     strength: float = 0.0
+    unit: float = 1.0
 
     @property
     def positive(self) -> bool:
@@ -87,6 +89,11 @@ class Parameters:
     @property
     def size(self) -> int:
         return self.slices[-1].stop
+
+    @property
+    def units(self) -> Array:
+        """The unit of every coefficient, (K,)."""
+        return np.repeat([block.unit for block in self.blocks], [part.stop - part.start for part in self.slices])
 
     def dynamics(self, a: Array) -> Dynamics:
         """The dynamics of these coefficients."""

@@ -53,8 +53,28 @@ class Seen:
         w = np.ones(m) if weights is None else _check.nodes(weights, m, "sample_weight")
         if not ((w >= 0).all() and w.any()):
             raise ValueError("sample_weight must not be negative, and not all zero.")
+        if start is None:
+            _warn_of_weights(w)
+            _warn_of_times(t)
         points, share = _start(settings.start, X) if start is None else start
         return cls(X, t, w, points, share, horizon)
+
+
+def _warn_of_weights(w: Array) -> None:
+    mean = float(w[w > 0].mean())
+    if not 0.1 <= mean <= 10:
+        _check.warn(
+            f"sample_weight counts samples, and these have a mean of {mean:.2g}: what is known, and how smooth the "
+            "fields are, is judged as for so many samples in all. If that is not meant, scale them to a mean of 1."
+        )
+
+
+def _warn_of_times(t: Array | None) -> None:
+    if t is not None and t.max() > t.min() > 0.5 * t.max():
+        _check.warn(
+            f"all samples were seen between {t.min():.6g} and {t.max():.6g}, and the start is at time 0. If the start "
+            "is where the earliest samples are, count the times from there: times - times.min()."
+        )
 
 
 def _start(start: Any, X: Array) -> tuple[Array, Array]:

@@ -1,0 +1,177 @@
+"""What is plausible and unusual: other units, known noise, counted weights, late or early samples, a far start.
+
+Each case was once a wrong number that nothing was said about.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import ordiff as od
+from ordiff import GraphError, OrdiffWarning, SnapshotSDE
+
+pytestmark = pytest.mark.filterwarnings("ignore:the process does not reach")
+
+START = np.array([5.0, 5.0])
+
+
+@pytest.fixture(scope="module")
+def seen():
+    """dx = −x dt + dW from (5, 5): 300 samples and their times."""
+    rng = np.random.default_rng(0)
+    t = rng.uniform(0, 2, 300)
+    return decayed(START, t, rng), t
+
+
+def decayed(start, t, rng):
+    return np.exp(-t)[:, None] * start + np.sqrt(0.5 * (1 - np.exp(-2 * t)))[:, None] * rng.normal(size=(len(t), 2))
+
+
+def fit(X, t, start=START, weight=None, **settings):
+    return SnapshotSDE(start, **{"noise": "constant", "basis": 20, **settings}).fit(X, t, sample_weight=weight)
+
+
+@pytest.fixture(scope="module")
+def usual(seen):
+    return fit(*seen)
+
+
+@pytest.mark.parametrize(("length", "time"), [(1e-6, 1.0), (1e3, 1.0), (1e6, 1e5), (1.0, 1e-4)])
+def test_units_do_not_matter(usual, seen, length, time):
+    X, t = seen
+    model = fit(X * length, t * time, START * length)
+    assert model.converged_
+    np.testing.assert_allclose(model.noise_[0] / (length / time**0.5), usual.noise_[0], rtol=0.02)
+    np.testing.assert_allclose(model.log_noise_std_[0], usual.log_noise_std_[0], rtol=0.05)
+    np.testing.assert_allclose(np.ptp(model.ordering_) / (length**2 / time), np.ptp(usual.ordering_), rtol=0.02)
+    deviation = model.ordering_std_ / (length**2 / time)
+    np.testing.assert_allclose(deviation.mean(), usual.ordering_std_.mean(), rtol=0.1)
+
+
+def test_a_known_noise_is_kept(seen):
+    model = fit(*seen, noise=1.0)
+    np.testing.assert_allclose(model.noise_, 1.0, rtol=1e-12)
+    assert not model.noise_std_.any()
+    assert "as given" in model.summary()
+    with pytest.raises(ValueError, match="neither given"):
+        fit(*seen, learn=("ordering",))
+    with pytest.raises(ValueError, match="nothing is left to learn"):
+        fit(*seen, noise=1.0, learn=("noise",))
+
+
+def test_weights_are_counts(seen):
+    X, t = seen
+    with pytest.warns(OrdiffWarning, match="counts samples"):
+        fit(X, t, weight=np.full(300, 1 / 20))
+    twice = fit(np.vstack([X, X]), np.concatenate([t, t]))
+    counted = fit(X, t, weight=np.full(300, 2.0))
+    np.testing.assert_allclose(counted.log_noise_std_[0], twice.log_noise_std_[0], rtol=0.1)
+
+
+def moved(first, rng):
+    """A narrow process along x, from (0.2, 0) at speed 4 with noise 0.15, seen from a first time on."""
+    t = rng.uniform(first, 1, 600)
+    return np.column_stack([0.2 + 4 * t, 0 * t]) + 0.15 * np.sqrt(t)[:, None] * rng.normal(size=(600, 2)), t
+
+
+def test_a_start_that_nothing_leads_from_is_an_error(rng):
+    """The chain must not begin somewhere else."""
+    with pytest.raises(GraphError, match=r"start lies 0\.\d+ away from the samples"):
+        od.States.design(rng.uniform(-1, 1, (2000, 2)), 0.05, [1.4, 0.0])
+    with pytest.raises(GraphError, match="nothing was seen on the way"):
+        fit(*moved(0.22, rng), np.array([0.2, 0.0]))
+
+
+def test_a_gap_that_can_be_bridged_is_told_of(rng):
+    with pytest.warns(OrdiffWarning, match="to bridge the gap"):
+        model = fit(*moved(0.12, rng), np.array([0.2, 0.0]))
+    np.testing.assert_allclose(model.states_.start @ model.states_.points, [0.2, 0.0])
+    assert 0.1 < model.noise_[0] < 0.3
+
+
+def test_early_samples_count_where_they_are_many():
+    """Three of five times come long before the others: steps are short enough for two of them."""
+    rng = np.random.default_rng(3)
+    t = np.repeat([0.1, 0.25, 0.5, 24.0, 72.0], 100)
+    X = decayed(np.array([3.0, 3.0]), t, rng)
+    model = fit(X, t, np.array([3.0, 3.0]))
+    assert np.array_equal(model.early_, np.arange(100))
+    assert abs(model.noise_[0] - 1) < 3 * model.noise_std_[0]
+    assert model.noise_std_[0] < 0.1
+    assert "Samples seen before the first step, and not used: 100." in model.summary()
+    with pytest.warns(OrdiffWarning, match="200 of 500 samples were seen before the chain's first step"):
+        fit(X, t, np.array([3.0, 3.0]), eps=0.4)
+
+
+def test_times_that_are_not_counted_from_the_start_are_told(seen):
+    X, t = seen
+    with pytest.warns(OrdiffWarning, match=r"the start is at time 0.*times - times\.min"):
+        fit(X, t + 2010)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="the process does not reach")
+        fit(X, t)
+
+
+def test_a_mask_of_zeros_and_ones_is_not_taken_for_indices():
+    x = np.linspace(-2, 2, 161).reshape(-1, 1)
+    op = od.Kernel(od.Ordering(-0.5 * x[:, 0] ** 2)).operator(od.NeighborGraph.build(x, radius=0.5), 0.01)
+    target = (x[:, 0] > 1).astype(int)
+    with pytest.raises(ValueError, match=r"astype\(bool\)"):
+        od.first_passage_time(op, target)
+    with pytest.raises(ValueError, match=r"astype\(bool\)"):
+        od.expected_occupancy(op, (x[:, 0] == 0).astype(int), target.astype(bool))
+
+
+def test_a_given_ordering_is_kept(seen):
+    X, t = seen
+    l = -0.5 * (X**2).sum(axis=1)
+    model = fit(X, t, ordering=l, learn=("noise",))
+    assert np.abs(model.ordering_ - (l + 25)).max() < 0.01 * np.ptp(l)
+    on_samples = fit(X, t, ordering=l, learn=("noise",), states="samples")
+    np.testing.assert_allclose(np.diff(on_samples.ordering_), np.diff(l), rtol=1e-9, atol=1e-9)
+
+
+def test_on_samples_the_operator_is_the_chain_that_was_learned(seen, tmp_path):
+    """Its powers give the likelihood; also when the density was learned, and after save and load."""
+    X, t = seen
+    with pytest.warns(OrdiffWarning, match="not confirmed"):
+        model = fit(X, t, states="samples", learn=("ordering", "noise", "density"), max_iter=20, n_starts=1)
+    model.save(tmp_path / "model.npz")
+    objective = model._fitted.problem.objective
+    expected = objective.history(model._fitted.dynamics)
+    for one in (model, od.load(tmp_path / "model.npz")):
+        mass = one.states_.start
+        for step in range(1, 6):
+            mass = one.operator_.forward(mass)
+            np.testing.assert_allclose(mass, expected[step], rtol=1e-9, atol=1e-15)
+
+
+def test_terminal_samples_are_terminal():
+    data = od.datasets.ornstein_uhlenbeck(600, random_state=0)
+    model = SnapshotSDE(data.start, noise="constant").fit(data.X, data.times)
+    far, home = data.X[:, 0] > 4, (data.X**2).sum(axis=1) < 0.2
+    fates = model.fate_probabilities({"far": far, "home": home})
+    np.testing.assert_array_equal(fates[far], [[1.0, 0.0]] * far.sum())
+    np.testing.assert_array_equal(fates[home], [[0.0, 1.0]] * home.sum())
+    # the chance to pass (x > 4) first from a point near it, by simulation of the true process: 0.20
+    point = [[3.81, 4.70]]
+    regions = {"far": lambda P: P[:, 0] > 4, "home": lambda P: (P**2).sum(axis=1) < 0.2}
+    by_region = model.fate_probabilities(regions, point, continuous=True)[0, 0]
+    by_samples = model.fate_probabilities({"far": far, "home": home}, point, continuous=True)[0, 0]
+    assert abs(by_region - 0.20) < 0.12
+    assert abs(by_samples - by_region) < 0.05
+
+
+def test_numpy_scalars_among_the_settings_can_be_saved(seen, tmp_path):
+    X, t = seen
+    model = fit(X, t, np.argmin(t), basis=np.int64(10), learn=("ordering", "noise"))
+    model.save(tmp_path / "model.npz")
+    np.testing.assert_allclose(od.load(tmp_path / "model.npz").predict(X), model.predict(X))
+
+
+def test_the_number_of_neighbours_is_heeded(seen):
+    few, many = (fit(*seen, n_neighbors=k).graph_ for k in (15, 60))
+    assert 7 < few.n_edges / few.n_points < 20
+    assert 30 < many.n_edges / many.n_points < 70
