@@ -111,18 +111,18 @@ class Rows:
     def loop(self, loop: Callable[..., Any], *args: Any) -> list[Any]:
         return _threads.over(self.ranges, loop, self.indptr, *args)
 
-    def exponent(self, parts: Parts, eps: float) -> Array:
+    def exponent(self, parts: Parts, eps: float, out: Array | None = None) -> Array:
         """−|x_j − x_i|²/(2ερ_i²) + (1/ρ_i²) Σ_k slope_k(i) Δl_k(i,j)."""
-        out = np.empty(self.sqdist.size)
+        out = np.empty(self.sqdist.size) if out is None else out
         scale = -0.5 / (eps * parts.noise**2)
         self.loop(_sparse.log_kernel, self.indices, self.rows, self.sqdist, scale, parts.tables, parts.coefs, out)
         for edges, slope in zip(parts.local, parts.local_slopes, strict=True):
             self.loop(_sparse.add_scaled_rows, self.rows, self.values(edges), slope / parts.noise**2, out)
         return out
 
-    def transition(self, parts: Parts, eps: float) -> tuple[Array, int]:
+    def transition(self, parts: Parts, eps: float, out: Array | None = None) -> tuple[Array, int]:
         """P, and the first of these rows that is without mass, or −1."""
-        P = self.exponent(parts, eps)
+        P = self.exponent(parts, eps, out)
         if parts.log_self != 0:
             P[self.selves] += parts.log_self
         failed = [row for row in self.loop(_sparse.exponentiate_rows, self.indices, parts.log_weight, P) if row >= 0]
@@ -203,9 +203,9 @@ class Pattern:
         """(N, …) in the caller's order."""
         return values if self.order is None else values[self.rank]
 
-    def transposed(self, data: Array) -> Array:
+    def transposed(self, data: Array, out: Array | None = None) -> Array:
         """Edge values, by columns."""
-        out = np.empty_like(data)
+        out = np.empty_like(data) if out is None else out
         _threads.over(_threads.even_ranges(data.size, data.size), _sparse.take, self.t_edges, data, out)
         return out
 
@@ -221,11 +221,16 @@ class Pattern:
 class Chain:
     """P by rows and by columns, the first steps of all phases, and the products with them."""
 
-    def __init__(self, pattern: Pattern, start: Rows, parts: Parts, fractions: tuple[float, ...]) -> None:
+    def __init__(
+        self, pattern: Pattern, start: Rows, parts: Parts, fractions: tuple[float, ...], memory: Any = None
+    ) -> None:
+        """memory: a `Scratch` for P by rows and by columns."""
         self.pattern, self.start, self.parts, self.fractions = pattern, start, parts, fractions
-        self.P, failed = pattern.all.transition(parts, parts.eps)
+        P, PT = (np.empty(pattern.all.sqdist.size) if memory is None else memory(name, pattern.all.sqdist.size)
+                 for name in ("P", "PT"))  # fmt: skip
+        self.P, failed = pattern.all.transition(parts, parts.eps, P)
         self._check(failed)
-        self.PT = pattern.transposed(self.P)
+        self.PT = pattern.transposed(self.P, PT)
         self.firsts = [self._first(theta) for theta in fractions]
 
     def _first(self, theta: float) -> Array:

@@ -112,7 +112,7 @@ class Objective:
         self.graph, self.observation = graph, observation
         self.steps = _check.count(steps, "steps", 1)
         self.fractions = _fractions(fractions)
-        self._pattern = Pattern(graph)
+        self._pattern, self._memory = Pattern(graph), list[Scratch]()
         mass = self._pattern.inner(_check.nodes(initial, n, "initial"))
         if not ((mass >= 0).all() and mass.any()):
             raise ValueError("initial must be masses, not negative and not all 0.")
@@ -171,10 +171,12 @@ class Objective:
             raise ValueError(f"row {int(np.argmin(np.diff(B.indptr)))} of places is empty: that sample is nowhere.")
         return B
 
-    def _observer(self, rows: NDArray[np.intp] | None = None) -> Observer | SharedObserver:
+    def _observer(
+        self, rows: NDArray[np.intp] | None = None, memory: Scratch | None = None
+    ) -> Observer | SharedObserver:
         """What all samples see, or some of them; with nothing seen yet."""
         if rows is None and self._visitor is not None:
-            return self._visitor.fresh()
+            return self._visitor.fresh(memory)
         W, B, place = self._W, self._B, np.arange(self._W.shape[0], dtype=np.uint32)
         if rows is not None:
             W, B, place = W[rows], None if B is None else B[rows], place[rows]
@@ -211,8 +213,8 @@ class Objective:
         edges = _check.node_vectors(edges, (self.graph.n_edges,), "local")
         return edges if self._pattern.edges is None else edges[self._pattern.edges]
 
-    def _chain(self, dynamics: Dynamics) -> Chain:
-        return Chain(self._pattern, self._start, self._parts(dynamics), self.fractions)
+    def _chain(self, dynamics: Dynamics, memory: Scratch | None = None) -> Chain:
+        return Chain(self._pattern, self._start, self._parts(dynamics), self.fractions, memory)
 
     # ------------------------------------------------------------------------------------ what it offers
 
@@ -254,13 +256,19 @@ class Objective:
 
     def value_and_gradient(self, dynamics: Dynamics) -> tuple[float, Gradient]:
         """The loss and its derivatives."""
-        chain, observer, plan = self._chain(dynamics), self._observer(), self._plan
-        kept = Kept.all(plan) if self._stored else Kept.starting(plan)
+        memory = self._memory.pop() if self._memory else Scratch()  # another thread may have it
+        chain, observer, plan = self._chain(dynamics, memory), self._observer(memory=memory), self._plan
+        kept = Kept.all(plan, memory) if self._stored else Kept.starting(plan)
         self._forward(chain, observer, kept)
         likelihood = _positive(observer.likelihood(), self._samples)
         observer.slope = -self._sample_weight / likelihood
-        sums = self._backward(chain, observer, kept)
+        sums = self._backward(chain, observer, kept, memory)
+        self._memory.append(memory)
         return -float(self._sample_weight @ np.log(likelihood)), self._gradient(sums)
+
+    def release(self) -> None:
+        """Give back the memory that is kept from one value and gradient to the next."""
+        self._memory.clear()
 
     # ------------------------------------------------------------------------------------ scores
 
@@ -361,21 +369,22 @@ class Objective:
                 here = np.empty_like(here)
                 chain.push(steps[-1], here)
 
-    def _backward(self, chain: Chain, observer: Observer | SharedObserver, kept: Kept) -> Sums:
+    def _backward(self, chain: Chain, observer: Observer | SharedObserver, kept: Kept, memory: Scratch) -> Sums:
         """λ_s = P λ_{s+1} + src_s from the last step to the first; Ḡ_ij = Σ_s ⟨p_s(i), λ_{s+1}(j)⟩ over phases."""
         plan, rows = self._plan, self._pattern.all
-        G, scratch = np.zeros(self.graph.n_edges), Scratch()
-        ring = np.zeros((plan.length + 1, plan.n, plan.phases))  # λ of a block, then the first λ of the next block
+        G = memory("G", self.graph.n_edges)
+        G[:] = 0.0
+        ring = memory("ring", plan.length + 1, plan.n, plan.phases)  # λ of a block, then the first λ of the next block
         ranges = _threads.edge_ranges(rows.indptr, plan.width)
         for block, first, last in reversed(plan.blocks()):
             count, steps = last - first, kept.room(first, last)
             if kept.starts is not None:
                 _fill(chain, kept.starts[block - 1], steps)
-            states = plan.states(steps, scratch("states", plan.n, count * plan.phases))
+            states = observer.states(block, steps)
             ring[count] = ring[0] if last < self.steps else 0.0
             observer.source(block, states, ring[:count])
             chain.backward(ring[: count + 1] if last < self.steps else ring[:count])
-            later = plan.states(ring[1 : count + 1], scratch("later", *states.shape))
+            later = plan.states(ring[1 : count + 1], memory("later", *states.shape))
             _threads.over(ranges, _sparse.sampled_product, rows.indptr, rows.indices, states, later, G)
         return self._collect(chain, G, ring[0])
 

@@ -45,15 +45,15 @@ class Observer:
         self.log = offset.size > 0
         self.volumes = offset / floor if self.log else offset
         self.total, self.scratch = np.zeros(W.shape[0]), Scratch()
-        self.slope = np.empty(0)
+        self.block, self.slope = -1, np.empty(0)
         self.where = where(B, place)
         per_row = 1 if B is None else max(1, B.nnz // B.shape[0])
         self._visits(per_row * (3 if self.log else 1))
 
-    def fresh(self) -> Observer:
+    def fresh(self, memory: Scratch | None = None) -> Observer:
         """The same observer with nothing seen yet."""
         new = copy(self)
-        new.total, new.scratch = np.zeros_like(self.total), Scratch()
+        new.total, new.scratch, new.block = np.zeros_like(self.total), memory or Scratch(), -1
         return new
 
     def _visits(self, work: int) -> None:
@@ -87,14 +87,19 @@ class Observer:
         _threads.over(ranges, _sparse.log_table, states, self.volumes, self.floor, out)
         return out
 
-    def _table(self, steps: Array) -> Array:
+    def states(self, block: int, steps: Array) -> Array:
+        """The records of a block by states, (N, T F); the block that was asked for last is at hand."""
         count, n, phases = steps.shape
-        return self.table(self.plan.states(steps, self.scratch("states", n, count * phases)))
+        out = self.scratch("states", n, count * phases)
+        if block != self.block:
+            self.plan.states(steps, out)
+            self.block = block
+        return out
 
     def look(self, block: int, steps: Array) -> None:
         """Add the records of a block, (T, N, F)."""
         if self.visits[block][0][0].size:
-            self._loop(block, _sparse.observe, self._table(steps), self.total)
+            self._loop(block, _sparse.observe, self.table(self.states(block, steps)), self.total)
 
     @property
     def n_samples(self) -> int:
@@ -128,7 +133,7 @@ class Observer:
     def shares(self, block: int, steps: Array, out: Array) -> None:
         """slope_i W_ir (p̂_i(r)) for the entries of W in a block."""
         if self.visits[block][0][0].size:
-            self._loop(block, _sparse.record_shares, self._table(steps), self.slope, out)
+            self._loop(block, _sparse.record_shares, self.table(self.states(block, steps)), self.slope, out)
 
 
 class SharedObserver:
@@ -137,7 +142,7 @@ class SharedObserver:
     def __init__(
         self, weights: Array, B: sp.csr_array | None, place: NDArray[np.uint32], floor: float, plan: Plan
     ) -> None:
-        self.B, self.place, self.floor, self.plan = B, place, floor, plan
+        self.B, self.place, self.floor, self.plan, self.scratch = B, place, floor, plan, Scratch()
         self.first, self.weights = weights[0], weights[1:].reshape(-1, plan.phases)
         self.total = np.zeros(plan.n)
         self._source = np.empty(0)
@@ -149,6 +154,10 @@ class SharedObserver:
         begin = (block - 1) * self.plan.length
         for mass, weights in zip(steps, self.weights[begin:], strict=False):
             self.total += mass @ weights
+
+    def states(self, block: int, steps: Array) -> Array:
+        count, n, phases = steps.shape
+        return self.plan.states(steps, self.scratch("states", n, count * phases))
 
     @property
     def n_samples(self) -> int:
@@ -213,7 +222,7 @@ class Plan:
 
 
 class Scratch:
-    """Arrays that a pass uses again for every block: new memory costs as much as what is done with it."""
+    """Arrays that are used again, for every block or every pass: new memory costs as much as what is done with it."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, Array] = {}
@@ -235,8 +244,8 @@ class Kept:
     everything: bool
 
     @classmethod
-    def all(cls, plan: Plan) -> Kept:
-        return cls(np.empty((plan.steps, plan.n, plan.phases)), None, True)
+    def all(cls, plan: Plan, memory: Scratch | None = None) -> Kept:
+        return cls((memory or Scratch())("steps", plan.steps, plan.n, plan.phases), None, True)
 
     @classmethod
     def nothing(cls, plan: Plan) -> Kept:
