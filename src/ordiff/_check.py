@@ -362,14 +362,14 @@ def warn_if_cut(reach: Array, variance: Array, eps: float, dimension: int) -> No
     """
     from scipy.special import gammaincc, gammainccinv
 
-    x = reach / (2 * variance)
-    loss = float(np.median(gammaincc(1 + dimension / 2, x)))
+    x = float(np.median(reach / (2 * variance)))
+    loss = float(gammaincc(1 + dimension / 2, x))
     if loss > 0.5:
         enough = float(gammainccinv(1 + dimension / 2, 0.01))
         warn(
             f"the graph is too small for eps = {eps:g}: at the median sample its farthest neighbour is "
-            f"{np.sqrt(2 * np.median(x)):.1f} standard deviations of a step away, so about {loss:.0%} of the "
-            f"diffusion is cut off. Use eps up to {eps * np.median(x) / enough:.2g}, or a graph of radius "
+            f"{np.sqrt(2 * x):.1f} standard deviations of a step away, so about {loss:.0%} of the "
+            f"diffusion is cut off. Use eps up to {eps * x / enough:.2g}, or a graph of radius "
             f"{np.sqrt(2 * enough * np.median(variance)):.2g}."
         )
 

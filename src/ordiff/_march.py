@@ -27,6 +27,8 @@ _TAKEN, _FINISHED = 0, 8
 _PATIENCE = 200_000
 # below so many edges times steps a second thread costs more than it saves
 _EDGES_PER_THREAD = 400_000
+# the same of one part of a step that scatters
+_EDGES_PER_PART = 50_000
 # edges of a run, and the most runs of a step
 _RUN, _RUNS = 4_096, 64
 
@@ -61,8 +63,8 @@ def transposed_power(matrix: Matrix, f: Array, order: NDArray[np.uint32], steps:
 
     The parts are the same whoever does them, so the sums do not depend on the threads that came.
     """
-    threads = _threads.n_threads(matrix[2].size, _EDGES_PER_THREAD)
-    parts = 1 if threads == 1 else max(threads, 4)
+    threads = _threads.n_threads(steps * matrix[2].size, _EDGES_PER_THREAD)
+    parts = _threads.n_threads(matrix[2].size, _EDGES_PER_PART) if threads > 1 else 1
     cuts = np.array(_threads.cuts(matrix[0], parts))
     here, out, scattered = np.empty(f.shape), np.empty(f.shape), np.empty((parts, *f.shape))
     _together(_transposed_power, steps * matrix[2].size, cuts, steps, *matrix, order, f, here, scattered, out)

@@ -89,6 +89,14 @@ def row_summary(start, stop, indptr, indices, sqdist, selves, spacing, reach):  
 
 
 @_jit
+def measure(start, stop, indptr, indices, X, sqdist, selves, spacing, reach):  # type: ignore[no-untyped-def]
+    """`square_distances` and `row_summary`, a row at a time."""
+    for i in range(start, stop):
+        square_distances(i, i + 1, indptr, indices, X, sqdist)
+        row_summary(i, i + 1, indptr, indices, sqdist, selves, spacing, reach)
+
+
+@_jit
 def nearest(start, stop, indptr, indices, sqdist, k, neighbors, distances):  # type: ignore[no-untyped-def]
     """The k nearest others of each row, nearest first: their indices and distances, (m, k) each.
 

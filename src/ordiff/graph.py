@@ -125,9 +125,12 @@ class NeighborGraph:
         assert indices.max() < len(X)
         assert (np.diff(indptr) > 0).all()
         _threads.over_rows(_sparse.self_and_sort, indptr, _sparse.unsigned(indices))
-        sqdist = np.empty(indices.size)
-        _threads.over_rows(_sparse.square_distances, indptr, _sparse.unsigned(indices), X, sqdist)
-        return cls(indptr, indices, sqdist, X, order)
+        sqdist, m = np.empty(indices.size), len(X)
+        summary = np.empty(m, np.intp), np.empty(m), np.empty(m)
+        _threads.over_rows(_sparse.measure, indptr, _sparse.unsigned(indices), X, sqdist, *summary)
+        graph = cls(indptr, indices, sqdist, X, order)
+        graph.__dict__["_summary"] = summary
+        return graph
 
     @classmethod
     def from_distances(cls, D: Any, X: ArrayLike | None = None) -> NeighborGraph:
