@@ -186,6 +186,12 @@ def test_a_stray_word_does_not_drop_its_column(data, tmp_path, capsys):
     assert "row 7 holds 'broken'" in said
 
 
+def test_a_column_with_a_few_words_is_left_out(tmp_path):
+    lines = [f"{k},{k / 2},{'seen' if k % 5 == 0 else ''},{k % 3}" for k in range(20)]
+    (tmp_path / "notes.csv").write_text("\n".join(["gene_a,gene_b,note,hours", *lines]))
+    assert read_table(tmp_path / "notes.csv").names(None, "hours") == ["gene_a", "gene_b"]
+
+
 def test_debug_shows_the_traceback(table, tmp_path):
     for command in (["--debug", "fit", str(table)], ["fit", str(table), "--debug"]):
         with pytest.raises(ValueError, match="--times"):

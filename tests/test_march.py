@@ -1,5 +1,6 @@
 """Steps by several threads: the same numbers whoever comes, and nobody waits for one who does not."""
 
+import _thread
 import threading
 import time
 from itertools import pairwise
@@ -88,13 +89,34 @@ def test_sums_do_not_depend_on_who_came(matrix, monkeypatch, rng):
 def test_helpers_that_are_busy_are_not_waited_for(matrix, monkeypatch, rng):
     P, parts = matrix
     monkeypatch.setattr(_threads, "n_threads", lambda *_: 2)
-    f, release = rng.normal(size=(700, 1)), threading.Event()
-    _threads._helpers.call(lambda: release.wait(10), 4)
+    f, none, release = rng.normal(size=(700, 1)), np.empty(0, np.uint32), threading.Event()
+    _march.power(parts, _march.runs(parts[0]), f, none, 1)  # compiled
+    found = []
+    caller = threading.Thread(target=lambda: found.append(_march.power(parts, _march.runs(parts[0]), f, none, 1)))
+    for _ in _threads._helpers._threads:
+        _threads._helpers.call(release.wait, 1)
     try:
-        found = _march.power(parts, _march.runs(parts[0]), f, np.empty(0, np.uint32), 1)
+        caller.start()
+        caller.join(20)
+        assert not caller.is_alive()
     finally:
         release.set()
-    np.testing.assert_allclose(found, P @ f, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(found[0], P @ f, rtol=1e-12, atol=1e-14)
+
+
+def test_an_error_in_a_helper_reaches_the_caller_and_the_helper_lives_on():
+    caller, at_work = threading.current_thread(), threading.Event()
+
+    def loop(counters, hold):
+        if threading.current_thread() is caller:
+            return not at_work.wait(10)
+        at_work.set()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        _threads.together(loop, 2)
+    both = threading.Barrier(2, timeout=10)
+    _threads.in_threads(lambda _: both.wait(), range(2), 2)
 
 
 def test_an_interrupted_caller_leaves_nobody_waiting():
@@ -117,3 +139,17 @@ def test_an_interrupted_caller_leaves_nobody_waiting():
     count = len(waits)
     time.sleep(0.05)
     assert len(waits) == count
+
+
+def test_long_marches_can_be_interrupted(matrix, monkeypatch, rng):
+    _, parts = matrix
+    monkeypatch.setattr(_threads, "n_threads", lambda *_: 2)
+    f, none = rng.normal(size=(700, 1)), np.empty(0, np.uint32)
+    _march.power(parts, _march.runs(parts[0]), f, none, 1)  # compiled
+    _march.transposed_power(parts, f, none, 1)
+    for power in (lambda: _march.power(parts, _march.runs(parts[0]), f, none, 10**8),
+                  lambda: _march.transposed_power(parts, f, none, 10**8)):  # fmt: skip
+        threading.Timer(0.2, _thread.interrupt_main).start()
+        with pytest.raises(KeyboardInterrupt):
+            power()
+    assert _threads.in_threads(str, [1, 2], 2) == ["1", "2"]

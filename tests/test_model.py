@@ -186,6 +186,7 @@ def test_save_and_load(fitted, process, tmp_path) -> None:
 
 
 def test_a_fitted_model_can_be_pickled(fitted, process) -> None:
+    assert not fitted._fitted.problem.objective._memory  # what evaluations keep is given back
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.predict(process.X), fitted.predict(process.X))
     np.testing.assert_array_equal(again.operator_.backward(fitted.states_.volumes),

@@ -1,6 +1,7 @@
 """Counters that the compiled loops of several threads share: read and added to without a lock.
 
-What a thread wrote before it added to a counter is seen by every thread that has read the new count.
+What a thread wrote before it added to a counter is seen by every thread that has read the new count. Loops that use
+them are cached by the file that they are in: after a change here, touch `_sparse.py`.
 """
 
 from __future__ import annotations

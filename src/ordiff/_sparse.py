@@ -16,6 +16,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from ordiff import _atomic
 from ordiff._check import IntArray
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz", "arcp"})
@@ -442,6 +443,138 @@ def step_moments(start, stop, indptr, indices, data, X, mean, second, out_mean, 
             for a in range(n):
                 for b in range(n):
                     square[a, b] += p * (z[a] * z[b] + z[a] * mean[j, b] + mean[j, a] * z[b] + second[j, a, b])
+
+
+# ------------------------------------------------------------------------------------ steps, by several threads
+#
+# Used by `_march`, which says how: several threads call one of these loops with the same arguments.
+#
+#     counters    runs taken and, a cache line further on, runs finished; shared
+#     hold        the run that a thread has taken and not yet done, or −1; each thread's own
+#     spell       the runs after which a thread comes back to Python
+#
+# They return whether all is finished; if not, they have waited or worked for long and should be called again.
+
+_TAKEN, _FINISHED = 0, 8
+# how often a thread looks whether the others are ready before it lets them have its core: about 100 µs
+_PATIENCE = 200_000
+
+
+@_jit
+def take_run(counters, hold, runs, steps):  # type: ignore[no-untyped-def]
+    """The step and the run to do next, once all steps before are finished.
+
+    The step is ``steps`` when all are, and −1 after a long wait.
+    """
+    if hold[0] < 0:
+        hold[0] = _atomic.add(counters, _TAKEN, 1)
+    step = min(hold[0] // runs, steps)
+    waited = 0
+    while _atomic.read(counters, _FINISHED) < step * runs:
+        waited += 1
+        if waited > _PATIENCE:
+            return -1, 0
+    return step, hold[0] - step * runs
+
+
+@_jit
+def finish_run(counters, hold):  # type: ignore[no-untyped-def]
+    hold[0] = -1
+    _atomic.add(counters, _FINISHED, 1)
+
+
+@_jit
+def march(counters, hold, spell, cuts, steps, indptr, indices, data, f, at, by, onto):  # type: ignore[no-untyped-def]
+    """f[at + by] = A f[at], f[at + 2 by] = A f[at + by], …"""
+    runs = cuts.size - 1
+    for _ in range(spell):
+        step, run = take_run(counters, hold, runs, steps)
+        if step < 0 or step == steps:
+            return step == steps
+        source, target = f[at + by * step], f[at + by * (step + 1)]
+        pull(cuts[run], cuts[run + 1], indptr, indices, data, source, target, onto)
+        finish_run(counters, hold)
+    return False
+
+
+@_jit
+def power(counters, hold, spell, cuts, steps, indptr, indices, data, order, f, ring, out):  # type: ignore[no-untyped-def]
+    """Step 0 sorts f into the ring; the last one also puts its rows where they belong."""
+    runs = cuts.size - 1
+    for _ in range(spell):
+        step, run = take_run(counters, hold, runs, steps + 1)
+        if step < 0 or step > steps:
+            return step > steps
+        a, b, here = cuts[run], cuts[run + 1], ring[step % 2]
+        if step == 0:
+            sort_run(a, b, order, f, here)
+        else:
+            pull(a, b, indptr, indices, data, ring[(step + 1) % 2], here, False)
+        if step == steps:
+            unsort_run(a, b, order, here, out)
+        finish_run(counters, hold)
+    return False
+
+
+@_jit
+def transposed_power(  # type: ignore[no-untyped-def]
+    counters, hold, spell, cuts, steps, indptr, indices, data, order, f, here, parts, out
+):
+    """Stage 0 sorts f; then each step is two stages: the parts are scattered, and added."""
+    runs = cuts.size - 1
+    stages = 1 + 2 * steps
+    for _ in range(spell):
+        stage, run = take_run(counters, hold, runs, stages)
+        if stage < 0 or stage == stages:
+            return stage == stages
+        a, b = cuts[run], cuts[run + 1]
+        if stage == 0:
+            sort_run(a, b, order, f, here)
+        elif stage % 2 == 1:
+            parts[run][:] = 0.0
+            push(a, b, indptr, indices, data, here, parts[run])
+        else:
+            add_parts(a, b, parts, here)
+        if stage == stages - 1:
+            unsort_run(a, b, order, here, out)
+        finish_run(counters, hold)
+    return False
+
+
+@_jit
+def add_parts(start, stop, parts, out):  # type: ignore[no-untyped-def]
+    """out = Σ_p parts_p; one long loop for each part, also if there is one column."""
+    columns = out.shape[1]
+    target = out.reshape(-1)[start * columns : stop * columns]
+    target[:] = parts[0].reshape(-1)[start * columns : stop * columns]
+    for p in range(1, parts.shape[0]):
+        source = parts[p].reshape(-1)[start * columns : stop * columns]
+        for e in range(target.size):
+            target[e] += source[e]
+
+
+@_jit
+def sort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
+    """out_i = f_order[i]."""
+    columns = f.shape[1]
+    if order.size == 0:
+        out.reshape(-1)[start * columns : stop * columns] = f.reshape(-1)[start * columns : stop * columns]
+    elif columns == 1:
+        gather(start, stop, order, f.reshape(-1), out.reshape(-1))
+    else:
+        gather(start, stop, order, f, out)
+
+
+@_jit
+def unsort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
+    """out_order[i] = f_i."""
+    columns = f.shape[1]
+    if order.size == 0:
+        out.reshape(-1)[start * columns : stop * columns] = f.reshape(-1)[start * columns : stop * columns]
+    elif columns == 1:
+        scatter(start, stop, order, f.reshape(-1), out.reshape(-1))
+    else:
+        scatter(start, stop, order, f, out)
 
 
 # ------------------------------------------------------------------------------------------- likelihoods

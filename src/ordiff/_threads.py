@@ -104,26 +104,30 @@ def in_threads(work: Callable[[Any], Any], items: Sequence[Any], workers: int | 
 
 
 def together(loop: Callable[..., bool], workers: int, *args: Any) -> None:
-    """loop(counters, hold, *args) in so many threads, which share its work by the counters, until it is finished.
+    """loop(counters, hold, *args) in so many threads, which share its work by the counters, until all is done.
 
     For loops whose threads must wait for each other often: they do so without coming back to Python. A loop that has
-    waited for long returns False, so that whoever it waits for gets the core. Threads that come too late find nothing
-    left to do, and the caller does not wait for them.
+    waited or worked for long returns False, so that others get the core and an interrupt is seen. Threads that come
+    too late find nothing left to do, and the caller does not wait for them.
     """
     counters = np.zeros(16, np.int64)
-    job = [args]
+    job, errors = [args], list[BaseException]()
 
     def join() -> None:
         hold = np.full(1, -1)
-        while (now := job[:]) and not loop(counters, hold, *now[0]):
-            time.sleep(0)
+        try:
+            while (now := job[:]) and not loop(counters, hold, *now[0]):
+                time.sleep(0)
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            job.clear()  # all is done; or one is gone, who may hold work that the others would wait for
 
-    try:
-        if threading.current_thread().name != _THREAD_NAME:
-            _helpers.call(join, workers - 1)
-        join()
-    finally:
-        job.clear()  # an interrupted caller may hold work that the others would wait for
+    if threading.current_thread().name != _THREAD_NAME:
+        _helpers.call(join, workers - 1)
+    join()
+    if errors:
+        raise errors[0]
 
 
 _THREAD_NAME = "ordiff-loop"
@@ -134,13 +138,16 @@ class _Helpers:
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
+        self._starting = threading.Lock()
         self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def call(self, task: Callable[[], None], times: int) -> None:
         """Have so many threads run the task, soon."""
-        while len(self._threads) < times:
-            self._threads.append(threading.Thread(target=self._work, name=_THREAD_NAME, daemon=True))
-            self._threads[-1].start()
+        with self._starting:
+            while len(self._threads) < times:
+                thread = threading.Thread(target=self._work, name=_THREAD_NAME, daemon=True)
+                thread.start()
+                self._threads.append(thread)
         for _ in range(times):
             self._tasks.put(task)
 

@@ -125,6 +125,7 @@ class Table:
     columns: dict[str, Any]
     groups: dict[str, list[str]]
     default: list[str]  # the columns to use when none are named
+    mixed: Sequence[str] = ()  # columns that would be among them, but for a few words
 
     @classmethod
     def of_arrays(cls, path: Path, arrays: dict[str, Any], preferred: Sequence[str] = ()) -> Table:
@@ -138,18 +139,19 @@ class Table:
             elif np.ndim(array) == 2 and len(array) == m:
                 groups[name] = [f"{name}{k}" for k in range(array.shape[1])]
                 columns |= {column: _numbers(array[:, k]) for k, column in enumerate(groups[name])}
-        chosen = next((groups[name] for name in preferred if name in groups), list(columns))
-        return cls(
-            path, columns, groups, [c for c in chosen if columns[c].dtype.kind == "f" and not _counts(c, columns)]
-        )
+        group = next((groups[name] for name in preferred if name in groups), None)
+        chosen = list(columns) if group is None else group
+        mixed = [name for name, values in columns.items() if group is None and _mostly_numbers(values)]
+        default = [name for name in chosen if columns[name].dtype.kind == "f" and not _counts(name, columns)]
+        return cls(path, columns, groups, default, mixed)
 
     def names(self, text: str | None, without: str | None) -> list[str]:
         """The columns that an option names, or the default ones."""
         if text is None:
             chosen = [name for name in self.default if name != without]
-            for name in set(self.columns) - {name for group in self.groups.values() for name in group} - {without}:
-                if _mostly_numbers(self.columns[name]):
-                    self.numbers(name)  # says which row is none
+            for name in self.mixed:
+                if name != without:
+                    self.numbers(name)  # says which row holds a word
         else:
             chosen = [name for part in text.split(",") for name in self._find(part.strip())]
         if not chosen:
@@ -196,7 +198,11 @@ def _counts(name: str, columns: dict[str, Any]) -> bool:
 
 
 def _mostly_numbers(values: Any) -> bool:
-    return values.dtype.kind != "f" and sum(map(_is_number, values)) > 0.5 * len(values)
+    """Whether most of what is there are numbers, in a column that also holds words."""
+    if values.dtype.kind == "f":
+        return False
+    there = [value for value in values if str(value).strip().lower() not in _MISSING]
+    return sum(map(_is_number, there)) > 0.5 * len(there)
 
 
 def _is_number(value: Any) -> bool:

@@ -56,7 +56,7 @@ class SnapshotSDE(BaseEstimator):
     smooth_ordering, smooth_noise: strength of smoothness, or "auto" (by empirical Bayes).
     action: strength of the Onsager–Machlup action.
     n_neighbors: "auto" (a radius of four steps' standard deviations), or a number of neighbours (of designed states,
-    about so many on average).
+    about so many on average, and all within three spacings).
     density: with states="samples", how the sampling density is estimated: "knn", "balanced", "kernel", or (m,).
     alpha: the power of the density.
     speed: "constant" or "field", how a speed is learned. spacing, dimension: of designed states. n_starts: the optimum
@@ -215,6 +215,8 @@ class SnapshotSDE(BaseEstimator):
         _check.option(param, "param", ("noise",))
         problem, solution = self._fitted.problem, self._fitted.solution
         found = self._fitted.block("noise")
+        if not isinstance(self.noise, str):
+            raise ValueError(f"the noise was given, as {self.noise:g}: it has no profile.")
         if problem is None or found is None or found[0].basis is None:
             raise ValueError("a profile needs a model that was fitted here, with a noise in a basis or constant.")
         at = found[1].start
@@ -235,6 +237,7 @@ class SnapshotSDE(BaseEstimator):
             a, loss = problem.minimise(a, matrix, 60, self.tol, free)
             known[float(levels[place])] = a
             nats[place] = problem.n_samples * (loss - solution.loss) + log_volume(problem, a, free) - width
+        problem.objective.release()
         return Profile(levels, nats, *_interval(levels, nats, best))
 
     def uncertainty(self, n_boot: int = 0) -> Uncertainty:

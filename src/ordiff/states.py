@@ -94,7 +94,7 @@ class States:
             candidates = np.concatenate([origins, candidates])
         points = _thin(candidates, spacing)
         points = points if n == d else _thin(points, 0.7 * spacing)
-        points = _connected(points, spacing, origins)
+        points = _connected(points, spacing, origins, start_weights)
         radius = 8 * spacing if radius is None else _check.positive(radius, "radius")
         volumes = _volumes(points, d, spacing)
         if origins is None:
@@ -178,12 +178,15 @@ class States:
         from scipy.spatial import cKDTree
 
         degree = 2 if self.dimension <= _QUADRATIC else 1
-        k = min(len(X), 3 * _n_terms(self.dimension, degree))
-        distances, near = cKDTree(X).query(self.points, k, workers=-1)
-        offsets = X[near] - self.points[:, None, :]
-        frames = _frames(offsets, self.dimension)
-        weights, _ = _local_polynomial(offsets if frames is None else offsets @ frames, distances, degree)
-        return np.asarray((weights * f[near]).sum(axis=1))
+        k, tree, out = min(len(X), 4 * _n_terms(self.dimension, degree)), cKDTree(X), np.empty(len(self.points))
+        step = max(1, _BATCH_NUMBERS // (k * X.shape[1]))
+        for rows in (slice(a, a + step) for a in range(0, len(out), step)):
+            distances, near = tree.query(self.points[rows], k, workers=-1)
+            offsets = X[near] - self.points[rows, None, :]
+            frames = _frames(offsets, self.dimension)
+            weights, _ = _local_polynomial(offsets if frames is None else offsets @ frames, distances, degree)
+            out[rows] = (weights * f[near]).sum(axis=1)
+        return out
 
     def with_radius(self, radius: float) -> States:
         """The same states with neighbours up to this distance."""
@@ -338,8 +341,8 @@ def _thin(candidates: Array, spacing: float) -> Array:
     return candidates[taken]
 
 
-def _connected(points: Array, spacing: float, origins: Array | None) -> Array:
-    """The largest part of the states that short steps hold together; the start, or most of several, must be there."""
+def _connected(points: Array, spacing: float, origins: Array | None, weights: Any) -> Array:
+    """The largest part of the states that short steps hold together; the start, or most of its mass, must be there."""
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import cKDTree
 
@@ -349,7 +352,7 @@ def _connected(points: Array, spacing: float, origins: Array | None) -> Array:
     points = points[part == np.bincount(part).argmax()]
     if origins is not None:
         gap = cKDTree(points).query(origins)[0]
-        if np.mean(gap > _STEP * spacing) > 0.1:
+        if np.average(gap > _STEP * spacing, weights=weights) > 0.1:
             raise GraphError(
                 f"the start lies {gap.max():.3g} away from the samples, and the states between which the process moves "
                 f"are {spacing:.3g} apart: nothing was seen on the way. Take the earliest samples as the start (a "

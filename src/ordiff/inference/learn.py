@@ -252,7 +252,7 @@ def _radius(settings: Any, states: States, eps: float, rho: float, drift: float)
         return r * float(np.exp((np.log(neighbors / 0.65) - log_ball) / d))
 
     if settings.n_neighbors != "auto":
-        return holding(_check.count(settings.n_neighbors, "n_neighbors", 5))
+        return max(holding(_check.count(settings.n_neighbors, "n_neighbors", 5)), 3 * r)
     return float(np.clip(_REACH * np.sqrt(eps) * rho + eps * drift, 3 * r, max(holding(_MOST_NEIGHBORS), 3 * r)))
 
 
@@ -369,10 +369,11 @@ def _learn(
     solution, converged = _optimum(settings, problem, a, auto, updates)
     dynamics = solution.parameters.dynamics(solution.a)
     log_likelihood = objective.per_sample(dynamics)
+    objective.release()
     nowhere = 1e-11 / len(kept) if states.are_samples else 2 * _FLOOR / states.volumes.sum()
     lost = np.flatnonzero(kept)[log_likelihood < np.log(nowhere)]
     unreached = np.sort(np.concatenate([np.flatnonzero(far), lost]))
-    if updates > 1 and lost.size == kept.sum():
+    if updates > 1 and lost.size == kept.sum() and not solution.interrupted:
         raise ValueError(
             f"the process reaches none of the {lost.size} samples: check the start, the units of the times, and that "
             "they are counted from the start."

@@ -256,7 +256,10 @@ class Objective:
 
     def value_and_gradient(self, dynamics: Dynamics) -> tuple[float, Gradient]:
         """The loss and its derivatives."""
-        memory = self._memory.pop() if self._memory else Scratch()  # another thread may have it
+        try:
+            memory = self._memory.pop()
+        except IndexError:  # the first time, or another thread has it
+            memory = Scratch()
         chain, observer, plan = self._chain(dynamics, memory), self._observer(memory=memory), self._plan
         kept = Kept.all(plan, memory) if self._stored else Kept.starting(plan)
         self._forward(chain, observer, kept)
@@ -265,6 +268,9 @@ class Objective:
         sums = self._backward(chain, observer, kept, memory)
         self._memory.append(memory)
         return -float(self._sample_weight @ np.log(likelihood)), self._gradient(sums)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_memory": []}
 
     def release(self) -> None:
         """Give back the memory that is kept from one value and gradient to the next."""

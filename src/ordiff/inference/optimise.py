@@ -155,10 +155,7 @@ class Problem:
             return value, chart.pull(gradient[free])
 
         options = {"maxiter": max_iter, "ftol": tol, "gtol": 1e-9, "maxcor": 20}
-        try:
-            result = minimize(fun, chart.y(a[free]), jac=True, method="L-BFGS-B", options=options)
-        finally:
-            self.objective.release()
+        result = minimize(fun, chart.y(a[free]), jac=True, method="L-BFGS-B", options=options)
         full[free] = chart.a(result.x)
         return full, float(result.fun)
 
