@@ -81,7 +81,7 @@ def test_a_start_that_nothing_leads_from_is_an_error(rng):
         od.States.design(rng.uniform(-1, 1, (2000, 2)), 0.05, [1.4, 0.0])
     with pytest.raises(GraphError, match="nothing was seen on the way"):
         fit(*moved(0.22, rng), np.array([0.2, 0.0]))
-    several = np.vstack([[1.4, 0.0], rng.uniform(-0.1, 0.1, (20, 2))])  # most of the mass is far away
+    several = np.vstack([[1.8, 0.0], rng.uniform(-0.1, 0.1, (20, 2))])  # most of the mass is far away
     with pytest.raises(GraphError, match="nothing was seen on the way"):
         od.States.design(rng.uniform(-1, 1, (2000, 2)), 0.05, several, start_weights=[0.95, *np.full(20, 0.0025)])
 
