@@ -256,15 +256,17 @@ def running(x: Array, *values: Array, bins: int = 30) -> list[Array]:
 
 
 def history(model: SnapshotSDE, ax: Any = None) -> Any:
-    """The loss over the evaluations. It jumps where states or smoothness are chosen anew. Returns the Axes."""
+    """The loss over the evaluations. It jumps where states or smoothness are chosen anew; steps of a search that went
+    far are left out. Returns the Axes."""
     ax = _figure(5.2, 3.6).subplots() if ax is None else ax
     loss = np.asarray(model.history_, dtype=np.float64)
-    ax.plot(np.arange(1, len(loss) + 1), loss, ".-", color=BLUE, lw=1, ms=3)
     ax.set(xlabel="evaluation", ylabel="loss (nats per sample)")
     if loss.size:
         low, high = np.nanmin(loss), np.nanquantile(loss, 0.9)
         margin = 0.1 * (high - low) or 1e-3
-        ax.set_ylim(low - margin, high + margin)  # the first steps of a search go far
+        shown = np.where(loss <= high + margin, loss, np.nan)
+        ax.plot(np.arange(1, len(loss) + 1), shown, ".-", color=BLUE, lw=1, ms=3)
+        ax.set_ylim(low - margin, high + margin)
     ax.set_title(f"{len(loss)} evaluations, {'converged' if model.converged_ else 'NOT converged'}", fontsize=10)
     ax.grid(alpha=0.3)
     return ax

@@ -383,7 +383,7 @@ def _learn(
         ordering = ordering + _half_step(states, dynamics)
     return Fitted(
         states, dynamics, solution, given, ordering - states.start @ ordering, solution.loss, problem.history.losses,
-        converged, unreached, np.flatnonzero(early & ~far), float(settings.alpha), problem,
+        converged, unreached, np.flatnonzero(early & ~far & (len(seen.start) == 1)), float(settings.alpha), problem,
     )  # fmt: skip
 
 
