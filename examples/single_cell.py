@@ -25,7 +25,7 @@ import ordiff as od
 from ordiff import plot, single_cell
 
 COMPONENTS = 3
-SETTINGS = {"basis": 60}
+SETTINGS = {"basis": 60, "noise": "constant"}
 
 
 def read(path: str) -> anndata.AnnData:
