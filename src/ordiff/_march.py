@@ -45,7 +45,7 @@ def march(matrix: Matrix, cuts: NDArray[np.int64], steps: Array, *, back: bool, 
 
 
 def power(matrix: Matrix, cuts: NDArray[np.int64], f: Array, order: NDArray[np.uint32], steps: int) -> Array:
-    """P^steps f for f (m, c); row i of the matrix is row order[i] of f, or i if the order is empty."""
+    """P^steps f for f (m, c); row i of the matrix is row order[i] of f."""
     ring, out = np.empty((2, *f.shape)), np.empty(f.shape)
     _together(_sparse.power, f.shape[1], matrix, cuts, steps, order, f, ring, out)
     return out

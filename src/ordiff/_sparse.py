@@ -556,10 +556,7 @@ def add_parts(start, stop, parts, out):  # type: ignore[no-untyped-def]
 @_jit
 def sort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
     """out_i = f_order[i]."""
-    columns = f.shape[1]
-    if order.size == 0:
-        out.reshape(-1)[start * columns : stop * columns] = f.reshape(-1)[start * columns : stop * columns]
-    elif columns == 1:
+    if f.shape[1] == 1:
         gather(start, stop, order, f.reshape(-1), out.reshape(-1))
     else:
         gather(start, stop, order, f, out)
@@ -568,10 +565,7 @@ def sort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
 @_jit
 def unsort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
     """out_order[i] = f_i."""
-    columns = f.shape[1]
-    if order.size == 0:
-        out.reshape(-1)[start * columns : stop * columns] = f.reshape(-1)[start * columns : stop * columns]
-    elif columns == 1:
+    if f.shape[1] == 1:
         scatter(start, stop, order, f.reshape(-1), out.reshape(-1))
     else:
         scatter(start, stop, order, f, out)

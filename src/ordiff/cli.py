@@ -164,10 +164,8 @@ class Table:
         if name not in self.columns and name.isdigit() and int(name) < len(self.columns):
             return [list(self.columns)[int(name)]]
         if name not in self.columns:
-            there = [*self.groups, *self.columns]
             raise ValueError(
-                f"{self.path} has no column {name!r}. It has {', '.join(there[:12])}"
-                f"{f' and {len(there) - 12} more' if len(there) > 12 else ''}."
+                f"{self.path} has no column {name!r}. It has {_listed([*self.groups, *self.columns], 12)}."
             )
         return [name]
 

@@ -25,8 +25,6 @@ from ordiff.graph import NeighborGraph
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
-_UNSORTED = np.empty(0, np.uint32)
-
 
 class Generator(ABC):
     """The generator L of a diffusion on the samples of a graph, and its adjoint on densities."""
@@ -168,7 +166,9 @@ class MarkovOperator(Chain):
         if not steps:
             return f.copy()
         layout, many = self.graph._layout, np.ascontiguousarray(f).reshape(len(f), -1)
-        pattern, order = layout.pattern, _UNSORTED if layout.order is None else layout.order
+        pattern, order = layout.pattern, layout.order
+        if order is None:
+            order = np.arange(len(f), dtype=np.uint32)
         matrix = (pattern._indptr, _sparse.unsigned(pattern._indices), self._stored)
         if forward:
             return _march.transposed_power(matrix, many, order, steps).reshape(f.shape)

@@ -35,9 +35,8 @@ from ordiff.geometry import over_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.operator import Chain, MarkovOperator
 
-# Up to this many free states, and this many entries of P among them, the system is factored; beyond, GMRES, and where
-# that fails, up to this many states are factored after all.
-_MOST_FACTORED, _MOST_FACTORED_ENTRIES, _FACTORED_AT_LAST = 2_000, 1_000_000, 8_000
+# Up to this many free states, and this many entries of P among them, the system is factored; beyond, GMRES.
+_MOST_FACTORED, _MOST_FACTORED_ENTRIES = 2_000, 1_000_000
 # Aggregates of the coarse system that preconditions GMRES: at least, at most, and states in one.
 _COARSE, _STATES_PER_AGGREGATE = (500, 4_000), 20
 # Moves of the chain that weigh the states of an aggregate.
@@ -424,7 +423,6 @@ class _System:
             self.matrix = self._restricted(stopped.data, stopped.touching)
         self.exact = stopped.data is not None
         self._transposed: sp.csr_array | None = None
-        self.factored = not large
         with np.errstate(all="ignore"):
             self._precondition = _two_levels(self) if large else _factored(self.matrix)
 
@@ -457,16 +455,6 @@ class _System:
 
     def solve(self, b: Array, *, transposed: bool = False) -> Array:
         """The solution, whose residual is small for certain."""
-        x, iterations, residual = self._try(b, transposed)
-        if not residual <= _RESIDUAL and not self.factored and self.size <= _FACTORED_AT_LAST:
-            self._precondition, self.factored = _factored(self.matrix), True
-            x, iterations, residual = self._try(b, transposed)
-        if not residual <= _RESIDUAL:
-            raise _check.unsolved(f"after {iterations} iterations its relative residual is {residual:.2g}")
-        return x
-
-    def _try(self, b: Array, transposed: bool) -> tuple[Array, int, float]:
-        """A solution, the iterations that it took, and its relative residual."""
         with np.errstate(all="ignore"):  # what is not finite is found out
             x, iterations = _gmres(
                 lambda v: self.product(v, transposed), lambda v: self._precondition(v, transposed), b, self.size
@@ -475,7 +463,9 @@ class _System:
         rows, columns = (1.0, self.matrix.diagonal()) if transposed else (1.0 / self.matrix.diagonal(), 1.0)
         residual = float(np.linalg.norm(rows * (b - self.product(x, transposed))))
         size = float(np.linalg.norm(rows * b) + np.linalg.norm(columns * x))
-        return x, iterations, residual / size if size > 0 else residual
+        if not residual <= _RESIDUAL * size:
+            raise _check.unsolved(f"after {iterations} iterations its relative residual is {residual / size:.2g}")
+        return x
 
     def certify(self) -> None:
         """Solve for the known solution."""

@@ -8,7 +8,7 @@ smoothness by empirical Bayes. *Read*: the fields, corrected for the length of t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from math import lgamma
 from typing import Any
@@ -42,7 +42,7 @@ _EARLY, _EARLY_STEPS = 0.1, 400
 _TURN = 0.35
 _COARSE_BASIS = 25
 # How much wider than the noise asks for the spacing may be to bridge a gap between the start and the samples.
-_WIDER, _WIDEST = (1.0, 1.5, 2.2, 3.3), 5.0
+_WIDER = (1.0, 1.5, 2.2, 3.3, 5.0)
 # A density below this share of a uniform one is as good as none.
 _FLOOR = 2.5e-3
 # Two phases: half a step apart.
@@ -229,13 +229,11 @@ def _states(settings: Any, seen: Seen, spacing: float) -> States:
             random_state=settings.random_state,
         )  # fmt: skip
 
-    for wider in _WIDER:
-        try:
+    *first, last = _WIDER if settings.spacing == "auto" else (1.0,)
+    for wider in first:
+        with suppress(GraphError):
             return design(spacing * wider)
-        except GraphError:
-            if settings.spacing != "auto":
-                raise
-    return design(spacing * _WIDEST)
+    return design(spacing * last)
 
 
 def _spacing_factor(d: int) -> float:
@@ -292,9 +290,6 @@ def _design(settings: Any, seen: Seen, coarse: Fitted) -> tuple[States, float]:
         finest = coarse.states.spacing * (len(coarse.states.points) / most) ** (1 / d)
         coarsest = coarse.states.spacing * (len(coarse.states.points) / 200) ** (1 / d)
         spacing = float(np.clip(spacing, finest, coarsest))
-        if settings.eps == "auto":
-            longer = (spacing / (_spacing_factor(d) * low)) ** 2
-            eps = float(np.clip(longer, eps, horizon / _FEWEST_STEPS))
     states = _states(settings, seen, spacing)
     if states.spacing > 1.01 * spacing:
         _check.warn(
@@ -302,8 +297,9 @@ def _design(settings: Any, seen: Seen, coarse: Fitted) -> tuple[States, float]:
             f"apart, where the noise asks for {spacing:.3g}. The noise may come out too large; samples that fill the "
             "gap would mend it, or the earliest samples as the start (a mask)."
         )
-        if settings.eps == "auto":
-            eps = float(np.clip((states.spacing / (_spacing_factor(d) * low)) ** 2, eps, horizon / _FEWEST_STEPS))
+    if settings.eps == settings.spacing == "auto":
+        longer = (states.spacing / (_spacing_factor(d) * low)) ** 2
+        eps = float(np.clip(longer, eps, horizon / _FEWEST_STEPS))
     return states.with_radius(_radius(settings, states, eps, high, drift)), eps
 
 
