@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ordiff import _march, _sparse, _threads
+from ordiff import _march, _quads, _sparse, _threads
+from ordiff._quads import Quads
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_powers_are_those_of_the_matrix(matrix, threads, rng, columns, sort):
     f = rng.normal(size=(700, columns))
     rows = order = (rng.permutation(700) if sort else np.arange(700)).astype(np.uint32)
     cuts = _march.runs(parts[0])
-    assert cuts.size > 20
+    assert cuts.size > 10
     for steps in (1, 2, 7):
         back, forward = f[rows], f[rows]
         for _ in range(steps):
@@ -61,6 +62,55 @@ def test_a_march_keeps_every_step(matrix, threads, rng, columns, back, onto):
     _march.march(parts, _march.runs(parts[0]), steps, back=back, onto=onto)
     np.testing.assert_allclose(steps, expected, rtol=1e-12, atol=1e-14)
     _march.march(parts, _march.runs(parts[0]), steps[:1], back=back, onto=onto)  # nowhere to go
+
+
+@pytest.fixture(params=[700, 701, 702, 703])
+def band(request, rng):
+    """A matrix whose rows have most columns in common with the next ones, and some none at all."""
+    n = request.param
+    near = np.abs(np.arange(n)[:, None] - np.arange(n) + rng.integers(-3, 4, (n, 1))) < 20
+    near[[5, 40, 41, 42, 43, n - 1]] = False  # a quad of empty rows too
+    P = sp.csr_array(near * rng.uniform(0, 0.05, (n, n)))
+    P.data[::2] *= -1
+    P.indptr, P.indices = P.indptr.astype(np.int32), P.indices.astype(np.int32)
+    return P
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("onto", [False, True])
+def test_quads_march_as_rows_do(band, threads, rng, columns, back, onto):
+    quads = Quads.of(band.indptr, _sparse.unsigned(band.indices))
+    steps = rng.normal(size=(5, band.shape[0], columns))
+    expected = steps.copy()
+    for here, there in pairwise(range(5) if not back else range(4, -1, -1)):
+        expected[there] = band @ expected[here] + onto * expected[there]
+    room = np.full(quads.shape, np.nan)  # memory that was used before
+    _march.march(quads.matrix(band.data, out=room), quads.runs, steps, back=back, onto=onto)
+    np.testing.assert_allclose(steps, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_quads_of_a_transposed_pattern(band, rng):
+    columns = sp.csr_array((np.arange(band.nnz, dtype=np.int32), band.indices, band.indptr), shape=band.shape).tocsc()
+    quads = Quads.of(columns.indptr, _sparse.unsigned(columns.indices))
+    steps = rng.normal(size=(2, band.shape[0], 1))
+    matrix = quads.matrix(band.data, _sparse.unsigned(columns.data))
+    _march.march(matrix, quads.runs, steps, back=False, onto=False)
+    np.testing.assert_allclose(steps[1], band.T @ steps[0], rtol=1e-12, atol=1e-13)
+
+
+def test_quads_are_not_made_where_rows_have_little_in_common(matrix):
+    assert Quads.of(*matrix[1][:2]) is None
+
+
+def test_quads_beyond_the_cache_are_made_only_if_they_are_less_to_read(band, monkeypatch):
+    indices = _sparse.unsigned(band.indices)
+    monkeypatch.setattr(_quads, "_CACHE", 0)
+    quads = Quads.of(band.indptr, indices)
+    read = 8 * quads.shape[0] * quads.shape[1] + 4 * quads.shape[0]
+    assert read < 12 * band.nnz
+    monkeypatch.setattr(_quads, "_EDGE_BYTES", 0.9 * read / band.nnz)
+    assert Quads.of(band.indptr, indices) is None
 
 
 def test_sums_do_not_depend_on_who_came(matrix, monkeypatch, rng):

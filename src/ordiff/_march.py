@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,15 +23,16 @@ _EDGES_PER_THREAD = 400_000
 _EDGES_PER_PART = 50_000
 # edges times columns after which a thread comes back to Python, about 20 ms, if a run is not longer
 _SPELL = 40_000_000
-# edges of a run, and the most runs of a step
-_RUN, _RUNS = 4_096, 64
+# edges of a run, and the most runs of a step for each thread
+_RUN, _RUNS = 4_096, 8
 
 Matrix = tuple[IntArray, NDArray[np.unsignedinteger[Any]], Array]  # indptr, indices and data
 
 
 def runs(indptr: IntArray) -> NDArray[np.int64]:
     """Cuts of the rows into runs."""
-    return np.array(_threads.cuts(indptr, int(np.clip(indptr[-1] // _RUN, 1, _RUNS))))
+    most = _RUNS * int(numba.config.NUMBA_NUM_THREADS)
+    return np.array(_threads.cuts(indptr, int(np.clip(indptr[-1] // _RUN, 1, most))))
 
 
 def march(matrix: Matrix, cuts: NDArray[np.int64], steps: Array, *, back: bool, onto: bool) -> None:

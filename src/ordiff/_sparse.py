@@ -16,7 +16,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from ordiff import _atomic
+from ordiff import _atomic, _vector
 from ordiff._check import IntArray
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz", "arcp"})
@@ -445,6 +445,87 @@ def step_moments(start, stop, indptr, indices, data, X, mean, second, out_mean, 
                     square[a, b] += p * (z[a] * z[b] + z[a] * mean[j, b] + mean[j, a] * z[b] + second[j, a, b])
 
 
+# ------------------------------------------------------------------------------------------- quads
+#
+# Used by `_quads`, which says what they are.
+
+
+@_jit
+def count_quad_columns(indptr, indices, seen, counts):  # type: ignore[no-untyped-def]
+    """The columns that each quad of rows has, (quads,); seen (n,) is −1 at first."""
+    for q in range(counts.size):
+        count = 0
+        for e in range(indptr[_vector.ROWS * q], indptr[min(_vector.ROWS * (q + 1), indptr.size - 1)]):
+            j = indices[e]
+            if seen[j] != q:
+                seen[j] = q
+                count += 1
+        counts[q] = count
+
+
+@_jit
+def place_in_quads(indptr, indices, ends, seen, at, columns, place):  # type: ignore[no-untyped-def]
+    """The columns of each quad, sorted, and the entry of every edge; seen (n,) is −1 at first, at (n,) is scratch.
+
+    A quad without enough columns for whole groups repeats its last.
+    """
+    for q in range(ends.size - 1):
+        first, last = indptr[_vector.ROWS * q], indptr[min(_vector.ROWS * (q + 1), indptr.size - 1)]
+        own = columns[ends[q] : ends[q + 1]]
+        count = 0
+        for e in range(first, last):
+            j = indices[e]
+            if seen[j] != q:
+                seen[j], own[count] = q, j
+                count += 1
+        own[:count].sort()
+        for c in range(count):
+            at[own[c]] = _vector.ROWS * (ends[q] + c)
+        for c in range(count, own.size):
+            own[c] = own[count - 1]
+        for r in range(min(_vector.ROWS, indptr.size - 1 - _vector.ROWS * q)):
+            i = _vector.ROWS * q + r
+            for e in range(indptr[i], indptr[i + 1]):
+                place[e] = at[indices[e]] + r
+
+
+@_jit
+def fill_quads(start, stop, indptr, rows, place, values, edges, data):  # type: ignore[no-untyped-def]
+    """The entries of some quads from edge values, or from values[edges]."""
+    entries = data.reshape(-1)
+    for q in range(start, stop):
+        data[indptr[q] : indptr[q + 1]] = 0.0
+        first, last = rows[_vector.ROWS * q], rows[min(_vector.ROWS * (q + 1), rows.size - 1)]
+        if edges.size:
+            for e in range(first, last):
+                entries[place[e]] = values[edges[e]]
+        else:
+            for e in range(first, last):
+                entries[place[e]] = values[e]
+
+
+@_jit
+def pull_quads(start, stop, indptr, columns, data, f, out, onto):  # type: ignore[no-untyped-def]
+    """out = P f or, if ``onto``, out += P f, on a range of quads, for one function or two: (m, 1) or (m, 2)."""
+    n, width = out.shape
+    if not onto:
+        out[_vector.ROWS * start : _vector.ROWS * stop] = 0.0
+    for q in range(start, stop):
+        first = _vector.ROWS * q
+        if first + _vector.ROWS <= n:
+            target, at = out.reshape(-1), first
+        else:  # the last rows, fewer than four
+            target, at = np.zeros(_vector.ROWS * width), 0
+        if width == 1:
+            _vector.pull_four(indptr[q], indptr[q + 1], columns, data, f.reshape(-1), target, at)
+        else:
+            _vector.pull_four_twice(indptr[q], indptr[q + 1], columns, data, f.reshape(-1), target, at)
+        if at < first:
+            for i in range(first, n):
+                for c in range(width):
+                    out[i, c] += target[width * (i - first) + c]
+
+
 # ------------------------------------------------------------------------------------ steps, by several threads
 #
 # Used by `_march`, which says how: several threads call one of these loops with the same arguments.
@@ -485,14 +566,17 @@ def finish_run(counters, hold):  # type: ignore[no-untyped-def]
 
 @_jit
 def march(counters, hold, spell, cuts, steps, indptr, indices, data, f, at, by, onto):  # type: ignore[no-untyped-def]
-    """f[at + by] = A f[at], f[at + 2 by] = A f[at + by], …"""
+    """f[at + by] = A f[at], f[at + 2 by] = A f[at + by], …; data (E,) are those of rows, (C, 4) those of quads."""
     runs = cuts.size - 1
     for _ in range(spell):
         step, run = take_run(counters, hold, runs, steps)
         if step < 0 or step == steps:
             return step == steps
         source, target = f[at + by * step], f[at + by * (step + 1)]
-        pull(cuts[run], cuts[run + 1], indptr, indices, data, source, target, onto)
+        if data.ndim == 2:
+            pull_quads(cuts[run], cuts[run + 1], indptr, indices, data, source, target, onto)
+        else:
+            pull(cuts[run], cuts[run + 1], indptr, indices, data, source, target, onto)
         finish_run(counters, hold)
     return False
 

@@ -44,6 +44,8 @@ _BATCH_NUMBERS = 1_000_000
 _DIMENSION_SAMPLES = 10_000
 # States this many spacings apart are held together.
 _STEP = 3.0
+# A state that is this many spacings from every sample needs two others as near.
+_ALONE = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +96,7 @@ class States:
             candidates = np.concatenate([origins, candidates])
         points = _thin(candidates, spacing)
         points = points if n == d else _thin(points, 0.7 * spacing)
+        points = _without_stragglers(points, X, spacing, origins)
         points = _connected(points, spacing, origins, start_weights)
         radius = 8 * spacing if radius is None else _check.positive(radius, "radius")
         volumes = _volumes(points, d, spacing)
@@ -339,6 +342,18 @@ def _thin(candidates: Array, spacing: float) -> Array:
     taken = np.ones(m, bool)
     _sparse.take_greedily(A.indptr, A.indices, taken)
     return candidates[taken]
+
+
+def _without_stragglers(points: Array, X: Array, spacing: float, origins: Array | None) -> Array:
+    """The states but those far from all samples and with hardly another near: around an outlier the copies are too few
+    to fill the space, and what comes to such a state cannot leave it."""
+    from scipy.spatial import cKDTree
+
+    tree, reach = cKDTree(points), _ALONE * spacing
+    others = tree.query_ball_point(points, reach, return_length=True, workers=-1) - 1
+    known = X if origins is None else np.concatenate([X, origins])
+    near = cKDTree(known).query(points, distance_upper_bound=reach, workers=-1)[0] < reach
+    return points[near | (others >= 2)]
 
 
 def _connected(points: Array, spacing: float, origins: Array | None, weights: Any) -> Array:

@@ -350,17 +350,20 @@ def permuted(case, order):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("coordinates", [True, False])
-@pytest.mark.parametrize("inner_sorting", [True, False])
-def test_results_are_in_the_order_of_the_caller(rng, form, coordinates, inner_sorting, monkeypatch):
-    """On both sides of the size from which states are sorted inside."""
+@pytest.mark.parametrize("inside", ["as they are", "sorted", "sorted, in quads"])
+def test_results_are_in_the_order_of_the_caller(rng, form, coordinates, inside, monkeypatch):
+    """On both sides of the size from which states are sorted inside, and with rows that have much in common or not."""
     case = make(rng, (0.5, 1.0), form, "known")
     if not coordinates:
         graph = case.graph
         case.graph = od.NeighborGraph(graph._indptr, graph._indices, graph._sqdist)
     expected = case.objective()
-    if inner_sorting:
+    if inside != "as they are":
         monkeypatch.setattr("ordiff.inference.chain._SORTED_EDGES", 0)
+        monkeypatch.setattr("ordiff._quads._MOST_EMPTY", 0.99 if inside == "sorted, in quads" else 0.0)
     objective = case.objective()
+    assert (objective._pattern.quads is not None) == (inside == "sorted, in quads")
+    assert (objective._pattern.t_quads is not None) == (inside == "sorted, in quads")
     assert_same(objective.value_and_gradient(case.dynamics), expected.value_and_gradient(case.dynamics))
     same = {"rtol": 1e-10, "atol": 1e-15}
     np.testing.assert_allclose(objective.history(case.dynamics), expected.history(case.dynamics), **same)

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from ordiff import _check, _march, _sparse, _threads
 from ordiff._check import Array, IntArray
+from ordiff._quads import Quads
 from ordiff.graph import NeighborGraph
 
 # From this many edges on the states are sorted for locality.
-_SORTED_EDGES = 200_000
+_SORTED_EDGES = 20_000
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,10 @@ class Pattern:
         self.t_ranges = _threads.edge_ranges(self.t_indptr)
         self.t_heavy = _threads.edge_ranges(self.t_indptr, 4)
         self.runs, self.t_runs = _march.runs(indptr), _march.runs(self.t_indptr)
+        self.quads = self.t_quads = None
+        if self.order is not None:  # unsorted rows have little in common
+            self.quads = Quads.of(indptr, named)
+            self.t_quads = Quads.of(self.t_indptr, self.t_indices)
 
     @property
     def n(self) -> int:
@@ -226,11 +231,9 @@ class Chain:
     ) -> None:
         """memory: a `Scratch` for P by rows and by columns."""
         self.pattern, self.start, self.parts, self.fractions = pattern, start, parts, fractions
-        P, PT = (np.empty(pattern.all.sqdist.size) if memory is None else memory(name, pattern.all.sqdist.size)
-                 for name in ("P", "PT"))  # fmt: skip
-        self.P, failed = pattern.all.transition(parts, parts.eps, P)
+        self._memory = (lambda _, *shape: np.empty(shape)) if memory is None else memory
+        self.P, failed = pattern.all.transition(parts, parts.eps, self._memory("P", pattern.all.sqdist.size))
         self._check(failed)
-        self.PT = pattern.transposed(self.P, PT)
         self.firsts = [self._first(theta) for theta in fractions]
 
     def _first(self, theta: float) -> Array:
@@ -253,33 +256,51 @@ class Chain:
             _sparse.push_one(0, mass.size, self.start.indptr, self.start.indices, P, mass, target)
         return np.ascontiguousarray(out.T)
 
+    @cached_property
+    def PT(self) -> Array:
+        """P by columns, (E,)."""
+        return self.pattern.transposed(self.P, self._memory("PT", self.P.size))
+
     def push(self, mass: Array, out: Array) -> None:
-        """out = Pᵀ mass, (N, c)."""
-        self._product(self.pattern.t_ranges, self._by_columns(self.PT), mass, out, False)
+        """out = Pᵀ mass, (N, F)."""
+        steps = np.stack([mass, mass])
+        self.forward(steps)
+        out[:] = steps[1]
 
     def push_onto(self, by_columns: Array, mass: Array, out: Array) -> None:
         """out += Aᵀ mass, (N, c), for any edge values given by columns."""
-        self._product(self.pattern.t_ranges, self._by_columns(by_columns), mass, out, True)
+        pattern = self.pattern
+        _threads.over(pattern.t_ranges, _sparse.pull, pattern.t_indptr, pattern.t_indices, by_columns, mass, out, True)
 
     def pull_onto(self, f: Array, out: Array) -> None:
         """out += P f, (N, c)."""
-        self._product(self.pattern.ranges, self._by_rows, f, out, True)
+        rows = self.pattern.all
+        _threads.over(self.pattern.ranges, _sparse.pull, rows.indptr, rows.indices, self.P, f, out, True)
 
     def forward(self, steps: Array) -> None:
         """steps[s + 1] = Pᵀ steps[s], from the first of (T, N, F) to the last."""
-        _march.march(self._by_columns(self.PT), self.pattern.t_runs, steps, back=False, onto=False)
+        _march.march(*self._by_columns, steps, back=False, onto=False)
 
     def backward(self, steps: Array) -> None:
         """steps[s] += P steps[s + 1], from the last of (T, N, F) to the first."""
-        _march.march(self._by_rows, self.pattern.runs, steps, back=True, onto=True)
+        _march.march(*self._by_rows, steps, back=True, onto=True)
 
-    @property
-    def _by_rows(self) -> _march.Matrix:
-        rows = self.pattern.all
-        return rows.indptr, rows.indices, self.P
+    @cached_property
+    def _by_rows(self) -> tuple[_march.Matrix, NDArray[np.int64]]:
+        """P for a march, and its runs."""
+        pattern = self.pattern
+        if pattern.quads is None or len(self.fractions) > 2:
+            return (pattern.all.indptr, pattern.all.indices, self.P), pattern.runs
+        return pattern.quads.matrix(self.P, None, self._room("P", pattern.quads)), pattern.quads.runs
 
-    def _by_columns(self, data: Array) -> _march.Matrix:
-        return self.pattern.t_indptr, self.pattern.t_indices, data
+    @cached_property
+    def _by_columns(self) -> tuple[_march.Matrix, NDArray[np.int64]]:
+        """The same of Pᵀ."""
+        pattern = self.pattern
+        if pattern.t_quads is None or len(self.fractions) > 2:
+            return (pattern.t_indptr, pattern.t_indices, self.PT), pattern.t_runs
+        room = self._room("PT", pattern.t_quads)
+        return pattern.t_quads.matrix(self.P, pattern.t_edges, room), pattern.t_quads.runs
 
-    def _product(self, ranges: list[_threads.Range], matrix: _march.Matrix, f: Array, out: Array, onto: bool) -> None:
-        _threads.over(ranges, _sparse.pull, *matrix, f, out, onto)
+    def _room(self, name: str, quads: Quads) -> Array:
+        return self._memory(f"{name} in quads", *quads.shape)

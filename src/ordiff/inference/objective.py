@@ -307,7 +307,8 @@ class Objective:
         view = View(observer, masses, self._initial)
         changes = self._changes(chain, orderings, slopes, local_slopes, noise)
         tasks = [change.columns(a) for change in changes for a in range(0, change.U.shape[1], DIRECTIONS)]
-        parts = _threads.in_threads(lambda change: self._scores(chain, change, masses, view), tasks)
+        PT = chain.PT  # before the threads ask for it
+        parts = _threads.in_threads(lambda change: self._scores(chain, PT, change, masses, view), tasks)
         return np.hstack([np.empty((wanted.size, 0)), *parts])
 
     def _changes(
@@ -343,7 +344,7 @@ class Objective:
             found.append(of_rows(parts.by_noise, noise, "noise"))
         return found
 
-    def _scores(self, chain: Chain, change: OrderingChange | RowChange, masses: Array, view: View) -> Array:
+    def _scores(self, chain: Chain, PT: Array, change: OrderingChange | RowChange, masses: Array, view: View) -> Array:
         """The columns of one task."""
         here = change.launch(chain, self._start_mass)  # (N, F, K)
         n, phases, K = here.shape
@@ -352,7 +353,7 @@ class Objective:
         for s in range(1, self.steps):
             pushed, after = change.step(chain, masses[s - 1], here)
             flat = after.reshape(n, phases * K)
-            chain.push_onto(chain.PT, pushed.reshape(n, phases * K), flat)
+            chain.push_onto(PT, pushed.reshape(n, phases * K), flat)
             here = after
             view.see(s, here, out)
         return view.finish(out)

@@ -1,0 +1,134 @@
+"""Products of four adjacent rows at once, in vector registers: code that the compiler does not find by itself.
+
+Four rows share a list of columns, and ``data`` (C, 4) holds their four entries of each column, so that a value f_j is
+loaded once for all four. Columns come in groups of `GROUP`. Loops that use these functions are cached by the file that
+they are in: after a change here, touch `_sparse.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+ROWS, GROUP = 4, 4
+
+_number, _short = ir.DoubleType(), ir.IntType(32)
+_four = ir.VectorType(_number, ROWS)
+
+
+def _constant(values: list[int]) -> Any:
+    return ir.Constant(ir.VectorType(_short, len(values)), values)
+
+
+class _Code:
+    """Instructions on the arrays of a call."""
+
+    def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
+        self.builder = builder
+        self.arrays = [
+            context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
+            for kind, value in zip(signature.args, args, strict=True)
+        ]
+        multiply_add = ir.FunctionType(_four, [_four, _four, _four])
+        self._multiply_add = cgutils.get_or_insert_function(builder.module, multiply_add, "llvm.fmuladd.v4f64")
+
+    def at(self, array: Any, index: Any) -> Any:
+        """The address of four numbers that begin at an index."""
+        return self.builder.bitcast(self.builder.gep(array, [index]), _four.as_pointer())
+
+    def load(self, address: Any) -> Any:
+        value = self.builder.load(address)
+        value.align = 8
+        return value
+
+    def store(self, value: Any, address: Any) -> None:
+        self.builder.store(value, address).align = 8
+
+    def times(self, index: Any, factor: int) -> Any:
+        return self.builder.mul(index, ir.Constant(index.type, factor))
+
+    def plus(self, index: Any, number: int) -> Any:
+        return self.builder.add(index, ir.Constant(index.type, number))
+
+    def column(self, columns: Any, e: Any) -> Any:
+        j = self.builder.load(self.builder.gep(columns, [e]))
+        return j if j.type.width == e.type.width else self.builder.zext(j, e.type)
+
+    def repeated(self, array: Any, index: Any) -> Any:
+        """One number, four times."""
+        nothing, value = ir.Constant(_four, ir.Undefined), self.builder.load(self.builder.gep(array, [index]))
+        first = self.builder.insert_element(nothing, value, ir.Constant(_short, 0))
+        return self.shuffled(first, first, [0] * ROWS)
+
+    def shuffled(self, a: Any, b: Any, which: list[int]) -> Any:
+        return self.builder.shuffle_vector(a, b, _constant(which))
+
+    def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
+        return self.builder.call(self._multiply_add, [a, b, c])
+
+    def sums(self, count: int) -> list[Any]:
+        """Sums that begin at 0."""
+        zero = ir.Constant(_four, [0.0] * ROWS)
+        room = [cgutils.alloca_once(self.builder, _four) for _ in range(count)]
+        for one in room:
+            self.builder.store(zero, one)
+        return room
+
+    def add_product(self, total: Any, a: Any, b: Any) -> None:
+        self.builder.store(self.multiply_add(a, b, self.builder.load(total)), total)
+
+    def total(self, parts: list[Any]) -> Any:
+        first, *others = (self.builder.load(part) for part in parts)
+        for other in others:
+            first = self.builder.fadd(first, other)
+        return first
+
+    def groups(self, first: Any, last: Any) -> Any:
+        """A loop over the groups of columns."""
+        return cgutils.for_range_slice(self.builder, first, last, ir.Constant(first.type, GROUP), first.type)
+
+
+@intrinsic
+def pull_four(typing: Any, first: Any, last: Any, columns: Any, data: Any, f: Any, out: Any, at: Any) -> Any:
+    """out[at + r] += Σ_e data[e, r] f[columns[e]] over the columns from first to last, r = 0 … 3."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        c = _Code(context, builder, signature, args)
+        begin, end, names, p, values, target, row = c.arrays
+        parts = c.sums(GROUP)
+        with c.groups(begin, end) as (e, _):
+            for g, part in enumerate(parts):
+                here = c.plus(e, g)
+                c.add_product(part, c.load(c.at(p, c.times(here, ROWS))), c.repeated(values, c.column(names, here)))
+        place = c.at(target, row)
+        c.store(builder.fadd(c.load(place), c.total(parts)), place)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, columns, data, f, out, types.intp), code
+
+
+@intrinsic
+def pull_four_twice(typing: Any, first: Any, last: Any, columns: Any, data: Any, f: Any, out: Any, at: Any) -> Any:
+    """The same for two functions, (m, 2) flattened: out[2 (at + r) + c] += Σ_e data[e, r] f[2 columns[e] + c]."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        c = _Code(context, builder, signature, args)
+        begin, end, names, p, values, target, row = c.arrays
+        ones, others = c.sums(GROUP // 2), c.sums(GROUP // 2)
+        with c.groups(begin, end) as (e, _):
+            for g in range(GROUP):
+                here = c.plus(e, g)
+                j, four = c.times(c.column(names, here), 2), c.load(c.at(p, c.times(here, ROWS)))
+                c.add_product(ones[g % 2], four, c.repeated(values, j))
+                c.add_product(others[g % 2], four, c.repeated(values, c.plus(j, 1)))
+        one, other = c.total(ones), c.total(others)
+        for half, which in enumerate(([0, 4, 1, 5], [2, 6, 3, 7])):
+            place = c.at(target, c.plus(c.times(row, 2), ROWS * half))
+            c.store(builder.fadd(c.load(place), c.shuffled(one, other, which)), place)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, columns, data, f, out, types.intp), code
