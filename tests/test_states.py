@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 
 import ordiff as od
 
@@ -100,3 +101,16 @@ def test_the_same_seed_gives_the_same_states() -> None:
     first, second = (od.States.design(X, spacing=0.06, random_state=3) for _ in range(2))
     assert np.array_equal(first.points, second.points)
     assert np.array_equal(first.volumes, second.volumes)
+
+
+def test_states_are_near_samples_or_between_them(rng):
+    """Heavy tails: the copies of outliers do not fill the space around them, and are left out."""
+    X = rng.standard_t(2.5, (900, 3))
+    states = od.States.design(X, spacing=0.8)
+    distance = cdist(states.points, X)
+    nearest = distance.min(axis=1)
+    far = nearest > 2 * 0.8
+    assert far.mean() > 0.05
+    r8 = np.sort(cdist(X, X), axis=1)[:, 8]
+    assert (nearest[far] <= r8[distance.argmin(axis=1)[far]]).all()
+    assert (np.sort(cdist(states.points, states.points), axis=1)[far, 1] <= 2 * 0.8).mean() > 0.95

@@ -44,8 +44,8 @@ _BATCH_NUMBERS = 1_000_000
 _DIMENSION_SAMPLES = 10_000
 # States this many spacings apart are held together.
 _STEP = 3.0
-# A state that is this many spacings from every sample needs two others as near.
-_ALONE = 2.0
+# What is within so many spacings of a state is near it.
+_NEAR = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +84,7 @@ class States:
         d = _dimension(X, rng) if dimension is None else _check.count(dimension, "dimension", 1, n)
         r8 = _eighth(X)
         spacing = _spacing(r8, d) if spacing is None else _check.positive(spacing, "spacing")
+        r8 = np.minimum(r8, 2 * np.quantile(r8, 0.95))  # outliers are no support
         cloud = X if n == d else _onto(X, X, d)
         rows = _one_per_cell(cloud, spacing / 4, rng)
         filled = _jittered(cloud, rows, r8, d, spacing, rng)
@@ -96,7 +97,7 @@ class States:
             candidates = np.concatenate([origins, candidates])
         points = _thin(candidates, spacing)
         points = points if n == d else _thin(points, 0.7 * spacing)
-        points = _without_stragglers(points, X, spacing, origins)
+        points = _on_support(points, cloud, r8, spacing, origins)
         points = _connected(points, spacing, origins, start_weights)
         radius = 8 * spacing if radius is None else _check.positive(radius, "radius")
         volumes = _volumes(points, d, spacing)
@@ -319,7 +320,7 @@ def _jittered(X: Array, rows: NDArray[np.intp], r8: Array, d: int, spacing: floa
     from scipy.spatial import cKDTree
 
     n = X.shape[1]
-    spread = (_SPREAD if n == d else _SPREAD_WITHIN) * np.minimum(r8[rows], 2 * np.quantile(r8, 0.95))
+    spread = (_SPREAD if n == d else _SPREAD_WITHIN) * r8[rows]
     copies = np.clip(_FILL * (spread / spacing) ** d, _JITTERS, 50 * _JITTERS).astype(int)
     which = np.repeat(np.arange(len(rows)), copies)
     z = rng.standard_normal((len(which), d)) * spread[which, None]
@@ -344,16 +345,19 @@ def _thin(candidates: Array, spacing: float) -> Array:
     return candidates[taken]
 
 
-def _without_stragglers(points: Array, X: Array, spacing: float, origins: Array | None) -> Array:
-    """The states but those far from all samples and with hardly another near: around an outlier the copies are too few
-    to fill the space, and what comes to such a state cannot leave it."""
+def _on_support(points: Array, X: Array, r8: Array, spacing: float, origins: Array | None) -> Array:
+    """The states that have a sample near, or that fill the space between samples: no farther from one than its 8th
+    neighbour is, and with another state near. Around outliers the copies are too few to fill the space, and what
+    comes to a state that is far from all others cannot leave it."""
     from scipy.spatial import cKDTree
 
-    tree, reach = cKDTree(points), _ALONE * spacing
-    others = tree.query_ball_point(points, reach, return_length=True, workers=-1) - 1
-    known = X if origins is None else np.concatenate([X, origins])
-    near = cKDTree(known).query(points, distance_upper_bound=reach, workers=-1)[0] < reach
-    return points[near | (others >= 2)]
+    near = _NEAR * spacing
+    distance, sample = cKDTree(X).query(points, workers=-1)
+    others = cKDTree(points).query_ball_point(points, near, return_length=True, workers=-1) - 1
+    kept = (distance < near) | ((distance <= r8[sample]) & (others >= 1))
+    if origins is not None:
+        kept |= cKDTree(origins).query(points, workers=-1)[0] < near
+    return points[kept]
 
 
 def _connected(points: Array, spacing: float, origins: Array | None, weights: Any) -> Array:

@@ -38,7 +38,8 @@ def make(base: Dynamics, target: str, kind: str) -> tuple[Parameters, np.ndarray
     U = {"values": None, "constant": np.ones((N, 1)), "basis": rng.standard_normal((N, 5))}[kind]
     K = N if U is None else U.shape[1]
     centre = {"eps": np.log(EPS), "noise": 0.0}.get(target, 0.0)
-    block = Block(target, U, index=0, centre=centre, penalty=np.arange(1.0, K + 1), strength=0.3)
+    floor = 0.7 if target == "noise" else 0.0
+    block = Block(target, U, index=0, centre=centre, penalty=np.arange(1.0, K + 1), strength=0.3, floor=floor)
     a = 0.1 * rng.standard_normal(K)
     if target == "eps":
         a[0] = np.log(EPS)
@@ -90,6 +91,13 @@ def test_positive_quantities_stay_within_bounds() -> None:
     assert value[1] == 1
     assert 0.006 < value[0] < value[2] < 150
     assert np.isfinite(slope).all()
+    above = Block("noise", None, centre=0.0, floor=0.5)
+    z = np.array([-20.0, -1.0, 0.0, 1.0])
+    value, _ = above.field(z)
+    np.testing.assert_allclose(value**2, block.field(z)[0] ** 2 + 0.25)
+    assert value[0] == pytest.approx(0.5, abs=2e-4)
+    np.testing.assert_allclose(above.exponent(value[1:]), z[1:], atol=0.02)  # but for the limiter
+    assert np.isfinite(above.exponent(np.array([0.1, 0.5]))).all()
 
 
 def test_optimum_does_not_depend_on_the_start(case) -> None:

@@ -24,6 +24,8 @@ from ordiff.states import States
 _BASIS = 120
 # Smoothness to start from, in units of the support's size and of the noise.
 _START_ORDERING, _START_NOISE = 1.5e-7, 7.5e-6
+# The least noise that states resolve: a step of this many spacings. With less the chain would stay where it is.
+_RESOLVED = 1 / 5
 # Regularisation of values on the samples: the paper's.
 _PAPER_ORDERING, _PAPER_NOISE = 0.03, 12.5
 
@@ -98,8 +100,10 @@ def parametrise(
         else:
             s = strength("smooth_noise", _START_NOISE * size**4, _PAPER_NOISE)
             U, penalty = functions.functions, functions.values**2
-            blocks.append(Block("noise", U, centre=centre, penalty=penalty, strength=s))
-            starts.append(_coefficients(U, np.log(rho0), v, penalty))
+            floor = 0.0 if states.are_samples else _RESOLVED * states.spacing / np.sqrt(eps)
+            block = Block("noise", U, centre=centre, penalty=penalty, strength=s, floor=floor)
+            blocks.append(block)
+            starts.append(_coefficients(U, block.exponent(rho0), v, penalty))
     if "eps" in learned:
         blocks.append(Block("eps", ones, centre=float(np.log(eps))))
         starts.append(np.array([np.log(eps)]))

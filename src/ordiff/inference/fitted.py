@@ -34,6 +34,7 @@ class Fitted:
     converged: bool
     unreached: NDArray[np.intp]
     early: NDArray[np.intp]  # seen before the first step, and not used
+    sampled: Array  # (N,) how much the samples see of each state, on average
     alpha: float = 1.0
     problem: Problem | None = None  # not kept in a file
     stored_deviation: float | None = None
@@ -45,7 +46,7 @@ class Fitted:
         """What a file holds of a fit: without the coefficients."""
         none = Solution(np.empty(0), Parameters((), dynamics), meta["fitted"]["loss_"], None, 0.0)
         return cls(states, dynamics, none, given, ordering, meta["fitted"]["loss_"], [], meta["fitted"]["converged_"],
-                   np.empty(0, np.intp), np.empty(0, np.intp), meta["alpha"], None,
+                   np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0), meta["alpha"], None,
                    meta["level_deviation"])  # fmt: skip
 
     def operator(self) -> MarkovOperator:
@@ -89,13 +90,10 @@ class Fitted:
         return None if found is None else found[0].strength
 
     def level_deviation(self) -> float:
-        """The posterior standard deviation of the noise's mean logarithm; NaN when it is not known."""
-        found, C = self.block("noise"), self.solution.covariance
-        if found is None or self.stored_deviation is not None:
+        """The posterior standard deviation of log noise, as a mean over the samples; NaN when it is not known."""
+        if self.block("noise") is None or self.stored_deviation is not None:
             return self.stored_deviation or 0.0
-        if C is None or found[0].basis is None:
-            return float("nan")
-        return float(np.sqrt(C[found[1].start, found[1].start]))
+        return float(self.deviations(sp.csr_array(self.sampled[None, :]))[1][0])
 
     def deviations(self, B: sp.csr_array) -> tuple[Array, Array]:
         """Posterior standard deviations at observations B: of the ordering against the start, and of log noise."""
@@ -109,6 +107,9 @@ class Fitted:
             R = B @ U
             if target == "ordering":
                 R = R - self.states.start @ U
+            else:
+                value, slope = found[0].field(self.solution.a[found[1]])
+                R = B @ (U * (slope / value)[:, None])
             part = C[found[1], found[1]]
             out.append(np.sqrt(np.maximum(np.einsum("ij,ij->i", R @ part, R), 0.0)))
         return out[0], out[1]

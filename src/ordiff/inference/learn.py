@@ -43,6 +43,8 @@ _TURN = 0.35
 _COARSE_BASIS = 25
 # How much wider than the noise asks for the spacing may be to bridge a gap between the start and the samples.
 _WIDER = (1.0, 1.5, 2.2, 3.3, 5.0)
+# The fewest samples that a chain is learned from, when others come too early for it or lie apart.
+_FEWEST_SAMPLES = 5
 # A density below this share of a uniform one is as good as none.
 _FLOOR = 2.5e-3
 # Two phases: half a step apart.
@@ -338,10 +340,10 @@ def _learn(
             f"{far.sum()} of {len(far)} samples lie apart from the start, the first at index {int(np.argmax(far))}: "
             "the process cannot reach them by small steps. Check the start and the units, or use a larger spacing."
         )
-    if kept.sum() < 10:
+    if kept.sum() < _FEWEST_SAMPLES:
         raise ValueError(
-            f"only {kept.sum()} samples were seen later than one step (eps = {eps:g}): use a smaller eps, or check "
-            "the units of the times."
+            f"only {kept.sum()} samples were seen later than one step (eps = {eps:g}) and do not lie apart: use a "
+            "smaller eps, or check the units of the times."
         )
     some = (
         seen
@@ -379,7 +381,8 @@ def _learn(
         ordering = ordering + _half_step(states, dynamics)
     return Fitted(
         states, dynamics, solution, given, ordering - states.start @ ordering, solution.loss, problem.history.losses,
-        converged, unreached, np.flatnonzero(early & ~far & (len(seen.start) == 1)), float(settings.alpha), problem,
+        converged, unreached, np.flatnonzero(early & ~far & (len(seen.start) == 1)),
+        some.weights @ states.observe(some.X) / some.weights.sum(), float(settings.alpha), problem,
     )  # fmt: skip
 
 
@@ -395,7 +398,7 @@ def _optimum(settings: Any, problem: Problem, a: Array, auto: tuple[bool, ...], 
         return solution, converged
     try:
         if converged and settings.n_starts > 1:
-            converged = _confirmed(problem, solution, settings)
+            solution, converged = _confirmed(problem, solution, settings)
         for block, part in zip(parameters.blocks, parameters.slices, strict=True):
             if block.target != "noise" or block.basis is None or not small:
                 continue
@@ -409,10 +412,11 @@ def _optimum(settings: Any, problem: Problem, a: Array, auto: tuple[bool, ...], 
     return solution, converged
 
 
-def _confirmed(problem: Problem, solution: Solution, settings: Any) -> bool:
-    """Whether other starts end at the same optimum."""
+def _confirmed(problem: Problem, solution: Solution, settings: Any) -> tuple[Solution, bool]:
+    """Whether other starts end at the same optimum; and a better one, if one of them found it."""
     rng = np.random.default_rng(settings.random_state)
     matrix, losses = metric(problem, solution.a), problem.history.losses.copy()
+    best, same = solution, True
     for _ in range(settings.n_starts - 1):
         a = solution.a.copy()
         for block, part in zip(solution.parameters.blocks, solution.parameters.slices, strict=True):
@@ -420,11 +424,13 @@ def _confirmed(problem: Problem, solution: Solution, settings: Any) -> bool:
                 a[part] *= rng.uniform(0.3, 0.7)
             elif block.basis is not None:
                 a[part.start] += rng.choice([-0.4, 0.4])
-        _, loss = problem.minimise(a, matrix, settings.max_iter, settings.tol)
+        a, loss = problem.minimise(a, matrix, settings.max_iter, settings.tol)
+        same = same and problem.n_samples * abs(loss - solution.loss) < 1.0
+        if problem.n_samples * (best.loss - loss) > 1.0:
+            best = optimise(problem, a, max_iter=settings.max_iter, tol=settings.tol)
+            losses = problem.history.losses.copy()
         problem.history.losses = losses.copy()  # another start is not part of the way to the optimum
-        if problem.n_samples * abs(loss - solution.loss) > 1.0:
-            return False
-    return True
+    return best, same
 
 
 def _half_step(states: States, dynamics: Dynamics) -> Array:

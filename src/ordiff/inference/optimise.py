@@ -365,7 +365,8 @@ def _posterior(problem: Problem, a: Array, F: Array, penalty: Array) -> tuple[Ar
 
 
 def _update_strengths(problem: Problem, a: Array, covariance: Array, auto: tuple[bool, ...]) -> bool:
-    """One Fellner–Schall step, each strength by a factor of at most 30; False when all changed by less than 5%."""
+    """One Fellner–Schall step, each strength by a factor of at most 30; False, and nothing changes, when all would by less
+    than 5%: the optimum is that of the strengths as they are."""
     p, m, changed = problem.parameters, problem.n_samples, False
     blocks: list[Block] = []
     for block, part, free in zip(p.blocks, p.slices, auto, strict=True):
@@ -379,5 +380,6 @@ def _update_strengths(problem: Problem, a: Array, covariance: Array, auto: tuple
             changed |= abs(np.log(wanted / block.strength)) > 0.05
             block = replace(block, strength=wanted)
         blocks.append(block)
-    problem.parameters = replace(p, blocks=tuple(blocks))
+    if changed:
+        problem.parameters = replace(p, blocks=tuple(blocks))
     return changed

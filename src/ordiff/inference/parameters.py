@@ -2,7 +2,8 @@
 
 A `Block` is one learned quantity. Its coefficients a give z = U a on the states (U the identity, a column of ones, or
 a basis), and z gives the quantity: z itself for an ordering, exp(z) for what is positive (noise, speed, scale, eps,
-density), with z kept within ``limit`` of its centre by a smooth limiter. `Parameters` puts the blocks together: from
+density), with z kept within a limit of its centre by a smooth limiter, and √(exp(2z) + floor²) for a noise field that
+the states do not resolve below a floor. `Parameters` puts the blocks together: from
 one vector of coefficients to `Dynamics`, and from its gradient back.
 """
 
@@ -28,8 +29,8 @@ class Block:
     """One learned quantity: ``target`` (and which of several, ``index``) by coefficients in a basis.
 
     basis: U (N, K); None for values, one coefficient a state. ``centre`` (a number or (N,)) is the logarithm of what a
-    positive quantity is near. penalty: (K, K) or (K,), the quadratic form A of the regulariser aᵀA a. unit: the size
-    of a coefficient that makes a difference, ρ² for an ordering.
+    positive quantity is near, ``floor`` what it stays above. penalty: (K, K) or (K,), the quadratic form A of the
+    regulariser aᵀA a. unit: the size of a coefficient that makes a difference, ρ² for an ordering.
     """
 
     target: str
@@ -39,6 +40,7 @@ class Block:
     penalty: Any = None
     strength: float = 0.0
     unit: float = 1.0
+    floor: float = 0.0
 
     @property
     def positive(self) -> bool:
@@ -54,7 +56,12 @@ class Block:
             return z, np.ones_like(z)
         u = np.tanh((z - self.centre) / _LIMIT)
         value = np.exp(self.centre + _LIMIT * u)
-        return value, value * (1 - u * u)
+        above = np.hypot(value, self.floor)
+        return above, (1 - u * u) * value * (value / above)
+
+    def exponent(self, value: Array) -> Array:
+        """The z of a positive quantity, where it is above its floor; else that of a quantity a little above it."""
+        return 0.5 * np.log(np.maximum(value**2 - self.floor**2, (0.3 * self.floor) ** 2))
 
     def pull(self, d_field: Array, slope: Array) -> Array:
         """The derivative by the coefficients, from that by the quantity."""
