@@ -365,8 +365,8 @@ def _posterior(problem: Problem, a: Array, F: Array, penalty: Array) -> tuple[Ar
 
 
 def _update_strengths(problem: Problem, a: Array, covariance: Array, auto: tuple[bool, ...]) -> bool:
-    """One Fellner–Schall step, each strength by a factor of at most 30; False, and nothing changes, when all would by less
-    than 5%: the optimum is that of the strengths as they are."""
+    """One Fellner–Schall step, each strength by a factor of at most 30. Where all would change by less than 5% they
+    stay, since the optimum that was found is theirs, and the answer is False."""
     p, m, changed = problem.parameters, problem.n_samples, False
     blocks: list[Block] = []
     for block, part, free in zip(p.blocks, p.slices, auto, strict=True):
