@@ -25,7 +25,7 @@ import ordiff as od
 from ordiff import plot, single_cell
 
 COMPONENTS = 3
-SETTINGS = {"basis": 60, "noise": "constant"}
+SETTINGS = {"basis": 60}
 
 
 def read(path: str) -> anndata.AnnData:
