@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import ordiff as od
 from ordiff import SnapshotSDE
+from ordiff.inference import learn
 
 pytestmark = pytest.mark.filterwarnings("ignore:the process does not reach")
 
@@ -328,6 +330,44 @@ EXPECTED = {
 )
 def test_scikit_learn(estimator, check) -> None:
     check(estimator)
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_better_optimum_of_another_start_is_taken(process, monkeypatch, interrupted):
+    """The first one is made a bad one; an interrupt on the way to the better leaves what there is."""
+    whole, calls = learn.optimise, []
+
+    def optimise(problem, a, **settings):
+        calls.append(settings.get("updates"))
+        solution = whole(problem, a, **settings)
+        if calls[-1] == 3:  # the main search, on the final states
+            bad = solution.a + 0.2 * np.sqrt(np.diag(solution.covariance))
+            return replace(solution, a=bad, loss=problem.value_and_gradient(bad)[0])
+        if interrupted and calls[-1] is None:
+            return replace(solution, covariance=None, interrupted=True)
+        return solution
+
+    monkeypatch.setattr(learn, "optimise", optimise)
+    with pytest.warns(od.OrdiffWarning, match="not confirmed|interrupted"):
+        model = SnapshotSDE(process.start, noise="constant", basis=15).fit(process.X, process.times)
+    assert calls[-1] is None
+    assert not model.converged_
+    monkeypatch.undo()
+    usual = SnapshotSDE(process.start, noise="constant", basis=15).fit(process.X, process.times)
+    assert usual.converged_
+    assert model.loss_ == pytest.approx(usual.loss_, abs=1e-3)
+    np.testing.assert_allclose(model.noise_, usual.noise_, rtol=0.1 if interrupted else 0.02)
+
+
+def test_quantities_without_scores_are_learned_and_confirmed(process):
+    """The step, for one: without its curvature other starts have only the penalties to go by."""
+    with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
+        model = SnapshotSDE(process.start, noise="constant", basis=10, learn=("ordering", "noise", "eps")).fit(
+            process.X[:300], process.times[:300]
+        )
+    assert np.isfinite(model.loss_)
+    truth = process.ordering[:300]
+    assert np.corrcoef(model.ordering_, truth)[0, 1] > 0.99
 
 
 @pytest.mark.parametrize("horizon", [1.0, 12.0])

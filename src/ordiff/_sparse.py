@@ -512,7 +512,8 @@ def pull_quads(start, stop, indptr, columns, data, f, out, onto):  # type: ignor
         out[_vector.ROWS * start : _vector.ROWS * stop] = 0.0
     for q in range(start, stop):
         first = _vector.ROWS * q
-        if first + _vector.ROWS <= n:
+        whole = first + _vector.ROWS <= n
+        if whole:
             target, at = out.reshape(-1), first
         else:  # the last rows, fewer than four
             target, at = np.zeros(_vector.ROWS * width), 0
@@ -520,7 +521,7 @@ def pull_quads(start, stop, indptr, columns, data, f, out, onto):  # type: ignor
             _vector.pull_four(indptr[q], indptr[q + 1], columns, data, f.reshape(-1), target, at)
         else:
             _vector.pull_four_twice(indptr[q], indptr[q + 1], columns, data, f.reshape(-1), target, at)
-        if at < first:
+        if not whole:
             for i in range(first, n):
                 for c in range(width):
                     out[i, c] += target[width * (i - first) + c]

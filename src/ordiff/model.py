@@ -60,7 +60,7 @@ class SnapshotSDE(BaseEstimator):
     density: with states="samples", how the sampling density is estimated: "knn", "balanced", "kernel", or (m,).
     alpha: the power of the density.
     speed: "constant" or "field", how a speed is learned. spacing, dimension: of designed states. n_starts: the optimum
-    is confirmed from this many starts. progress: show a bar (needs tqdm).
+    is confirmed from this many starts, and the best of them is taken. progress: show a bar (needs tqdm).
 
     After ``fit``: ``ordering_`` (0 at the start), ``noise_``, ``drift_`` at the samples, with ``ordering_std_`` and
     ``noise_std_`` (one posterior standard deviation; of log noise in ``log_noise_std_``), ``speed_``, ``states_``,
@@ -206,7 +206,8 @@ class SnapshotSDE(BaseEstimator):
     def profile(self, param: str = "noise", grid: ArrayLike | None = None) -> Profile:
         """The loss with the level of the noise held at each of ``grid``, all else learned again.
 
-        The level is the geometric mean of the noise over the states' volume; the noise itself when it is constant.
+        The level is the geometric mean of the noise over the states' volume, of a field without its floor; the noise
+        itself when it is constant.
         The likelihood is marginal: what else is learned is integrated out by Laplace's method, since at their joint
         optimum many coefficients of an ordering take up part of the noise. The interval holds the levels within 1.92
         nats of the best, 95% for one parameter.

@@ -346,9 +346,9 @@ def _thin(candidates: Array, spacing: float) -> Array:
 
 
 def _on_support(points: Array, X: Array, r8: Array, spacing: float, origins: Array | None) -> Array:
-    """The states that have a sample near, or that fill the space between samples: no farther from one than its 8th
-    neighbour is, and with another state near. Around outliers the copies are too few to fill the space, and what
-    comes to a state that is far from all others cannot leave it."""
+    """The states that have a sample or the start near, or that fill the space between samples: no farther from one than
+    its 8th neighbour is, and with another state near. Around outliers the copies are too few to fill the space, and
+    what comes to a state that is far from all others cannot leave it."""
     from scipy.spatial import cKDTree
 
     near = _NEAR * spacing

@@ -90,13 +90,14 @@ class Fitted:
         return None if found is None else found[0].strength
 
     def level_deviation(self) -> float:
-        """The posterior standard deviation of log noise, as a mean over the samples; NaN when it is not known."""
+        """The posterior standard deviation of the samples' mean log noise; NaN when it is not known."""
         if self.block("noise") is None or self.stored_deviation is not None:
             return self.stored_deviation or 0.0
         return float(self.deviations(sp.csr_array(self.sampled[None, :]))[1][0])
 
     def deviations(self, B: sp.csr_array) -> tuple[Array, Array]:
-        """Posterior standard deviations at observations B: of the ordering against the start, and of log noise."""
+        """Posterior standard deviations at observations B: of the ordering against the start, and of log noise, as if
+        it had no floor: what is at the floor is not known."""
         out = []
         for target in ("ordering", "noise"):
             found, C = self.block(target), self.solution.covariance
@@ -107,9 +108,6 @@ class Fitted:
             R = B @ U
             if target == "ordering":
                 R = R - self.states.start @ U
-            else:
-                value, slope = found[0].field(self.solution.a[found[1]])
-                R = B @ (U * (slope / value)[:, None])
             part = C[found[1], found[1]]
             out.append(np.sqrt(np.maximum(np.einsum("ij,ij->i", R @ part, R), 0.0)))
         return out[0], out[1]

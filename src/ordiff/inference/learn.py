@@ -22,7 +22,7 @@ from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.inference.blocks import parametrise
 from ordiff.inference.fitted import Fitted
 from ordiff.inference.objective import Dynamics, Objective, Observation
-from ordiff.inference.optimise import Problem, Report, Solution, metric, optimise, settle, settle_field
+from ordiff.inference.optimise import Problem, Report, Solution, first_metric, metric, optimise, settle, settle_field
 from ordiff.inference.parameters import TARGETS
 from ordiff.inference.regularise import Action
 from ordiff.inference.seen import Seen
@@ -382,8 +382,14 @@ def _learn(
     return Fitted(
         states, dynamics, solution, given, ordering - states.start @ ordering, solution.loss, problem.history.losses,
         converged, unreached, np.flatnonzero(early & ~far & (len(seen.start) == 1)),
-        some.weights @ states.observe(some.X) / some.weights.sum(), float(settings.alpha), problem,
+        _sampled(objective, some.weights), float(settings.alpha), problem,
     )  # fmt: skip
+
+
+def _sampled(objective: Objective, weights: Array) -> Array:
+    """How much the samples see of each state, on average, (N,)."""
+    places = objective.observation.places
+    return np.asarray(weights if places is None else weights @ places) / weights.sum()
 
 
 def _optimum(settings: Any, problem: Problem, a: Array, auto: tuple[bool, ...], updates: int) -> tuple[Solution, bool]:
@@ -398,7 +404,9 @@ def _optimum(settings: Any, problem: Problem, a: Array, auto: tuple[bool, ...], 
         return solution, converged
     try:
         if converged and settings.n_starts > 1:
-            solution, converged = _confirmed(problem, solution, settings)
+            solution, converged = _confirmed(problem, solution, settings, small)
+            if solution.interrupted:
+                return solution, False
         for block, part in zip(parameters.blocks, parameters.slices, strict=True):
             if block.target != "noise" or block.basis is None or not small:
                 continue
@@ -412,11 +420,11 @@ def _optimum(settings: Any, problem: Problem, a: Array, auto: tuple[bool, ...], 
     return solution, converged
 
 
-def _confirmed(problem: Problem, solution: Solution, settings: Any) -> tuple[Solution, bool]:
-    """Whether other starts end at the same optimum; and a better one, if one of them found it."""
+def _confirmed(problem: Problem, solution: Solution, settings: Any, curvature: bool) -> tuple[Solution, bool]:
+    """The best optimum of several starts, and whether all of them end at the same."""
     rng = np.random.default_rng(settings.random_state)
-    matrix, losses = metric(problem, solution.a), problem.history.losses.copy()
-    best, same = solution, True
+    matrix = metric(problem, solution.a) if curvature else first_metric(problem)
+    losses, best, same = problem.history.losses.copy(), solution, True
     for _ in range(settings.n_starts - 1):
         a = solution.a.copy()
         for block, part in zip(solution.parameters.blocks, solution.parameters.slices, strict=True):
@@ -427,8 +435,10 @@ def _confirmed(problem: Problem, solution: Solution, settings: Any) -> tuple[Sol
         a, loss = problem.minimise(a, matrix, settings.max_iter, settings.tol)
         same = same and problem.n_samples * abs(loss - solution.loss) < 1.0
         if problem.n_samples * (best.loss - loss) > 1.0:
-            best = optimise(problem, a, max_iter=settings.max_iter, tol=settings.tol)
+            best = optimise(problem, a, max_iter=settings.max_iter, tol=settings.tol, curvature=curvature)
             losses = problem.history.losses.copy()
+        if best.interrupted:
+            return best, False
         problem.history.losses = losses.copy()  # another start is not part of the way to the optimum
     return best, same
 

@@ -207,7 +207,7 @@ def optimise(
     """
     interrupted, covariance, decrement, loss = False, None, np.inf, np.inf
     try:
-        matrix = _plus(problem.penalty(), _first_curvature(problem))
+        matrix = first_metric(problem)
         rounds = (updates if any(auto) else 0) + (2 if curvature else 1)
         for round_ in range(rounds):
             # the first metric knows only the penalties: no need to go all the way in it
@@ -219,6 +219,7 @@ def optimise(
             changed = False
             if any(auto) and round_ < rounds - 2:
                 changed = _update_strengths(problem, a, covariance, auto)
+            if changed:
                 problem.history.lowest = np.inf  # another function from here on
             matrix = _rounded(problem, _square(problem.penalty()) + F)
             if not changed and decrement < _NATS:
@@ -323,14 +324,14 @@ def metric(problem: Problem, a: Array) -> Array:
     return _rounded(problem, _square(problem.penalty()) + problem.information(a))
 
 
-def _first_curvature(problem: Problem) -> Array:
-    """A guess of the curvature by each coefficient. That by the logarithm of a whole field is known to be about 1, and
-    a first step that is too long for it would lose all samples."""
+def first_metric(problem: Problem) -> Array:
+    """A guess of the curvature: penalties, and a little by each coefficient. That by the logarithm of a whole field is
+    known to be about 1, and a first step that is too long for it would lose all samples."""
     out = 0.05 / problem.parameters.units**2
     for block, part in zip(problem.parameters.blocks, problem.parameters.slices, strict=True):
         if block.positive and block.basis is not None:
             out[part] = np.mean(block.basis**2, axis=0)
-    return out
+    return _plus(problem.penalty(), out)
 
 
 def _rounded(problem: Problem, curvature: Array, free: NDArray[np.bool_] | None = None) -> Array:
