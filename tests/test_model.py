@@ -318,7 +318,6 @@ EXPECTED = {
     "check_methods_subset_invariance": "score_samples needs the times of the samples",
     "check_pipeline_consistency": "its samples are clusters, and nothing was seen between them and the start",
     "check_estimators_pickle": "its samples are clusters, see test_a_fitted_model_can_be_pickled",
-    "check_estimators_nan_inf": "its five samples are fewer than a fit needs",
     "check_n_features_in_after_fitting": "passes y by that name; see test_wrong_number_of_coordinates",
 }
 
