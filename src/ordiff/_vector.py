@@ -20,16 +20,12 @@ _number, _short = ir.DoubleType(), ir.IntType(32)
 _four = ir.VectorType(_number, ROWS)
 
 
-def _constant(values: list[int]) -> Any:
-    return ir.Constant(ir.VectorType(_short, len(values)), values)
-
-
 class _Code:
-    """Instructions on the arrays of a call."""
+    """Instructions on the arguments of a call, of which arrays are addresses."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
         self.builder = builder
-        self.arrays = [
+        self.args = [
             context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
             for kind, value in zip(signature.args, args, strict=True)
         ]
@@ -65,7 +61,7 @@ class _Code:
         return self.shuffled(first, first, [0] * ROWS)
 
     def shuffled(self, a: Any, b: Any, which: list[int]) -> Any:
-        return self.builder.shuffle_vector(a, b, _constant(which))
+        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_short, len(which)), which))
 
     def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
         return self.builder.call(self._multiply_add, [a, b, c])
@@ -98,7 +94,7 @@ def pull_four(typing: Any, first: Any, last: Any, columns: Any, data: Any, f: An
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         c = _Code(context, builder, signature, args)
-        begin, end, names, p, values, target, row = c.arrays
+        begin, end, names, p, values, target, row = c.args
         parts = c.sums(GROUP)
         with c.groups(begin, end) as (e, _):
             for g, part in enumerate(parts):
@@ -117,7 +113,7 @@ def pull_four_twice(typing: Any, first: Any, last: Any, columns: Any, data: Any,
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         c = _Code(context, builder, signature, args)
-        begin, end, names, p, values, target, row = c.arrays
+        begin, end, names, p, values, target, row = c.args
         ones, others = c.sums(GROUP // 2), c.sums(GROUP // 2)
         with c.groups(begin, end) as (e, _):
             for g in range(GROUP):

@@ -261,11 +261,12 @@ class Chain:
         """P by columns, (E,)."""
         return self.pattern.transposed(self.P, self._memory("PT", self.P.size))
 
-    def push(self, mass: Array, out: Array) -> None:
-        """out = Pᵀ mass, (N, F)."""
-        steps = np.stack([mass, mass])
+    def push(self, mass: Array) -> Array:
+        """Pᵀ mass, (N, F)."""
+        steps = np.empty((2, *mass.shape))
+        steps[0] = mass
         self.forward(steps)
-        out[:] = steps[1]
+        return steps[1]
 
     def push_onto(self, by_columns: Array, mass: Array, out: Array) -> None:
         """out += Aᵀ mass, (N, c), for any edge values given by columns."""
@@ -289,18 +290,17 @@ class Chain:
     def _by_rows(self) -> tuple[_march.Matrix, NDArray[np.int64]]:
         """P for a march, and its runs."""
         pattern = self.pattern
-        if pattern.quads is None or len(self.fractions) > 2:
-            return (pattern.all.indptr, pattern.all.indices, self.P), pattern.runs
-        return pattern.quads.matrix(self.P, None, self._room("P", pattern.quads)), pattern.quads.runs
+        if pattern.quads is not None and len(self.fractions) <= 2:
+            return self._in_quads(pattern.quads, "P in quads")
+        return (pattern.all.indptr, pattern.all.indices, self.P), pattern.runs
 
     @cached_property
     def _by_columns(self) -> tuple[_march.Matrix, NDArray[np.int64]]:
         """The same of Pᵀ."""
         pattern = self.pattern
-        if pattern.t_quads is None or len(self.fractions) > 2:
-            return (pattern.t_indptr, pattern.t_indices, self.PT), pattern.t_runs
-        room = self._room("PT", pattern.t_quads)
-        return pattern.t_quads.matrix(self.P, pattern.t_edges, room), pattern.t_quads.runs
+        if pattern.t_quads is not None and len(self.fractions) <= 2:
+            return self._in_quads(pattern.t_quads, "PT in quads", pattern.t_edges)
+        return (pattern.t_indptr, pattern.t_indices, self.PT), pattern.t_runs
 
-    def _room(self, name: str, quads: Quads) -> Array:
-        return self._memory(f"{name} in quads", *quads.shape)
+    def _in_quads(self, quads: Quads, name: str, edges: Any = None) -> tuple[_march.Matrix, NDArray[np.int64]]:
+        return quads.matrix(self.P, edges, self._memory(name, *quads.shape)), quads.runs

@@ -373,8 +373,7 @@ class Objective:
             if observer is not None:
                 observer.look(block, steps)
             if last < self.steps:
-                here = np.empty_like(here)
-                chain.push(steps[-1], here)
+                here = chain.push(steps[-1])
 
     def _backward(self, chain: Chain, observer: Observer | SharedObserver, kept: Kept, memory: Scratch) -> Sums:
         """λ_s = P λ_{s+1} + src_s from the last step to the first; Ḡ_ij = Σ_s ⟨p_s(i), λ_{s+1}(j)⟩ over phases."""

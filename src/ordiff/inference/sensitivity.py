@@ -55,8 +55,7 @@ class OrderingChange:
     def step(self, chain: Chain, mass: Array, here: Array) -> tuple[Array, Array]:
         """What is yet to be pushed by Pᵀ, and what is added to it, (N, F, K) each."""
         pc = mass * self.coef[:, None]
-        along = np.empty_like(pc)
-        chain.push(pc, along)
+        along = chain.push(pc)
         return here - pc[:, :, None] * self.PU[:, None, :], along[:, :, None] * self.U[:, None, :]
 
 
