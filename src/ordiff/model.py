@@ -127,7 +127,7 @@ class SnapshotSDE(BaseEstimator):
     def _read(self, seen: Seen, fitted: Fitted) -> None:
         """The fitted attributes, at the samples in the user's order."""
         self._fitted = fitted
-        states, dynamics = fitted.states, fitted.dynamics
+        states = fitted.states
         self.states_, self.graph_, self.eps_ = states, states.graph, fitted.dynamics.eps
         self.start_, self.start_weights_, self.horizon_ = seen.start, seen.start_weights, seen.horizon
         self.loss_, self.history_ = fitted.loss, np.array(fitted.history)
@@ -136,7 +136,7 @@ class SnapshotSDE(BaseEstimator):
         self._samples = seen.X
         self._observed = B = states.observe(seen.X)
         self.ordering_ = B @ fitted.ordering
-        self.noise_ = np.exp(B @ np.log(dynamics.noise))
+        self.noise_ = np.exp(B @ np.log(fitted.noise))
         self.drift_ = fitted.drift(seen.X)
         self.speed_ = fitted.speeds()
         self.ordering_std_, self.log_noise_std_ = fitted.deviations(B)
@@ -153,7 +153,7 @@ class SnapshotSDE(BaseEstimator):
 
     def predict_noise(self, X: ArrayLike) -> Array:
         """ρ at points (p, n)."""
-        return np.exp(self._at(X) @ np.log(self._fitted.dynamics.noise))
+        return np.exp(self._at(X) @ np.log(self._fitted.noise))
 
     def predict_drift(self, X: ArrayLike) -> Array:
         """The drift at points (p, n), in their coordinates."""

@@ -2,9 +2,9 @@
 
 Samples crowd where the process lingers and are rare where it hurries; a chain on them inherits both. Designed states
 are spread evenly over the data's support instead, each with the volume it stands for, and a sample is seen from
-the states around it through local polynomial weights. Three steps: *fill* (jitter the samples along their tangent
-spaces, and move what left the data back), *thin* (no two states nearer than the spacing), *weigh* (volumes that make
-sums integrals).
+the states around it through local polynomial weights. Four steps: *fill* (jitter the samples along their tangent
+spaces, and move what left the data back), *thin* (no two states nearer than the spacing), *relax* (each to the centre
+of its cell), *weigh* (volumes that make sums integrals).
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ _EXTRAPOLATION = 3.0
 _BATCH_NUMBERS = 1_000_000
 # Samples that the dimension is estimated from, at most.
 _DIMENSION_SAMPLES = 10_000
+# Times that the states are moved to the centres of their cells: more change little.
+_ROUNDS = 5
 # States this many spacings apart are held together.
 _STEP = 3.0
 # What is within so many spacings of a state is near it.
@@ -74,7 +76,7 @@ class States:
     ) -> States:
         """Quasi-uniform states on the support of the samples X (m, n).
 
-        spacing: the least distance between two states; by default that of about as many states as samples.
+        spacing: about the least distance between two states; by default that of about as many states as samples.
         start: where the process starts: a point (n,), which becomes state 0, or several (s, n), with ``start_weights``.
         radius: states this near are neighbours in ``graph``; by default 8 spacings.
         """
@@ -95,8 +97,11 @@ class States:
         origins = None if start is None else np.atleast_2d(np.asarray(start, dtype=np.float64))
         if origins is not None and len(origins) == 1:
             candidates = np.concatenate([origins, candidates])
-        points = _thin(candidates, spacing)
-        points = points if n == d else _thin(points, 0.7 * spacing)
+        fixed = int(origins is not None and len(origins) == 1)
+        points = _relaxed(_thin(candidates, spacing), candidates, fixed)
+        if n > d:
+            points[fixed:] = _onto(X, points[fixed:], d)
+            points = _thin(points, 0.7 * spacing)
         points = _on_support(points, cloud, r8, spacing, origins)
         points = _connected(points, spacing, origins, start_weights)
         radius = 8 * spacing if radius is None else _check.positive(radius, "radius")
@@ -343,6 +348,23 @@ def _thin(candidates: Array, spacing: float) -> Array:
     taken = np.ones(m, bool)
     _sparse.take_greedily(A.indptr, A.indices, taken)
     return candidates[taken]
+
+
+def _relaxed(points: Array, candidates: Array, fixed: int) -> Array:
+    """The states moved a few times to the centres of the candidates that are nearest to them, all but the ``fixed``
+    first. States that are only kept apart leave holes: where a step is hardly longer than the spacing, a chain on them
+    moves too little, and the noise that is learned comes out too large."""
+    from scipy.spatial import cKDTree
+
+    points = points.copy()
+    for _ in range(_ROUNDS):
+        nearest = cKDTree(points).query(candidates, workers=-1)[1]
+        count = np.bincount(nearest, minlength=len(points))
+        centres = np.stack([np.bincount(nearest, x, len(points)) for x in candidates.T], axis=1)
+        moved = count > 0
+        moved[:fixed] = False
+        points[moved] = centres[moved] / count[moved, None]
+    return points
 
 
 def _on_support(points: Array, X: Array, r8: Array, spacing: float, origins: Array | None) -> Array:

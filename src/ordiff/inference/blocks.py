@@ -22,8 +22,11 @@ from ordiff.states import States
 
 # Functions of a basis.
 _BASIS = 120
+# What roughness costs, μ³ by the eigenvalue μ of −Δ: the third derivatives squared. With a lower power a drift would be
+# expected to jump in two dimensions and three.
+_POWER = 3
 # Smoothness to start from, in units of the support's size and of the noise.
-_START_ORDERING, _START_NOISE = 1.5e-7, 7.5e-6
+_START_ORDERING, _START_NOISE = 9e-10, 4.5e-8
 # The least noise that states resolve: a step of this many spacings. With less the chain would stay where it is.
 _RESOLVED = 1 / 5
 # Regularisation of values on the samples: the paper's.
@@ -69,12 +72,12 @@ def parametrise(
         return (first if basis is not None else paper) if value == "auto" else float(value)
 
     if "ordering" in learned:
-        l_strength = strength("smooth_ordering", _START_ORDERING * size**4 / rho**4, _PAPER_ORDERING)
+        l_strength = strength("smooth_ordering", _START_ORDERING * size ** (2 * _POWER) / rho**4, _PAPER_ORDERING)
         if functions is None:
             blocks.append(Block("ordering", None, penalty=_gradient_matrix(states), strength=l_strength, unit=rho**2))
             starts.append(tables[0] - tables[0].mean())
         else:
-            U, penalty = functions.functions[:, 1:], functions.values[1:] ** 2
+            U, penalty = functions.functions[:, 1:], functions.values[1:] ** _POWER
             extra = _quadratics(states)
             U, penalty = np.hstack([U, extra]), np.concatenate([penalty, np.zeros(extra.shape[1])])
             blocks.append(Block("ordering", U, penalty=penalty, strength=l_strength, unit=rho**2))
@@ -82,8 +85,8 @@ def parametrise(
     for target, k in [("speed", k) for k in range(len(tables))] + [("local_speed", k) for k in range(len(given))]:
         if "speed" in learned and not (target == "speed" and "ordering" in learned):
             U = ones if settings.speed == "constant" or functions is None else functions.functions
-            rough = None if U is ones else functions.values**2  # type: ignore[union-attr]
-            blocks.append(Block(target, U, k, penalty=rough, strength=_START_NOISE * size**4))
+            rough = None if U is ones else functions.values**_POWER  # type: ignore[union-attr]
+            blocks.append(Block(target, U, k, penalty=rough, strength=_START_NOISE * size ** (2 * _POWER)))
             starts.append(np.zeros(U.shape[1]))
     if "scale" in learned:
         blocks.append(Block("scale", ones))
@@ -98,8 +101,8 @@ def parametrise(
             blocks.append(Block("noise", None, centre=centre, penalty=_laplacian_matrix(states, eps), strength=s))
             starts.append(np.log(rho0))
         else:
-            s = strength("smooth_noise", _START_NOISE * size**4, _PAPER_NOISE)
-            U, penalty = functions.functions, functions.values**2
+            s = strength("smooth_noise", _START_NOISE * size ** (2 * _POWER), _PAPER_NOISE)
+            U, penalty = functions.functions, functions.values**_POWER
             floor = 0.0 if states.are_samples else _RESOLVED * states.spacing / np.sqrt(eps)
             block = Block("noise", U, centre=centre, penalty=penalty, strength=s, floor=floor)
             blocks.append(block)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,19 @@ class Fitted:
         with _check.silent():
             op = kernel.operator(self.states.graph, d.eps, density=q, alpha=self.alpha, weight=weight)
             return op if d.self_weight == 1 else _staying_less(op, d.self_weight)
+
+    @cached_property
+    def noise(self) -> Array:
+        """ρ on the states, (N,), corrected for the length of the step.
+
+        The noise of a process changes on the way through a step, to ρ² + ½εLρ² on average, with L its generator. The
+        chain's is that of the state where the step begins, so that of a fit is half a step ahead. On samples as states
+        it is left as it is: the correction would roughen a field that is not smooth.
+        """
+        rho2 = self.dynamics.noise**2
+        if self.states.are_samples:
+            return self.dynamics.noise
+        return np.asarray(rho2 / np.sqrt(0.5 * (rho2 + self.operator() @ rho2)))
 
     def drift(self, X: Array) -> Array:
         """The drift at points, (p, n)."""
