@@ -1,6 +1,7 @@
 """Steps by several threads: the same numbers whoever comes, and nobody waits for one who does not."""
 
 import _thread
+import signal
 import threading
 import time
 from itertools import pairwise
@@ -205,9 +206,13 @@ def test_long_marches_can_be_interrupted(matrix, monkeypatch, rng):
     f, none = rng.normal(size=(700, 1)), np.arange(700, dtype=np.uint32)
     _march.power(parts, _march.runs(parts[0]), f, none, 1)  # compiled
     _march.transposed_power(parts, f, none, 1)
-    for power in (lambda: _march.power(parts, _march.runs(parts[0]), f, none, 10**8),
-                  lambda: _march.transposed_power(parts, f, none, 10**8)):  # fmt: skip
-        threading.Timer(0.2, _thread.interrupt_main).start()
-        with pytest.raises(KeyboardInterrupt):
-            power()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background would ignore it
+    try:
+        for power in (lambda: _march.power(parts, _march.runs(parts[0]), f, none, 10**8),
+                      lambda: _march.transposed_power(parts, f, none, 10**8)):  # fmt: skip
+            threading.Timer(0.2, _thread.interrupt_main).start()
+            with pytest.raises(KeyboardInterrupt):
+                power()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert _threads.in_threads(str, [1, 2], 2) == ["1", "2"]

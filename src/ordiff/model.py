@@ -132,7 +132,7 @@ class SnapshotSDE(BaseEstimator):
         self.start_, self.start_weights_, self.horizon_ = seen.start, seen.start_weights, seen.horizon
         self.loss_, self.history_ = fitted.loss, np.array(fitted.history)
         self.n_iter_, self.converged_ = len(fitted.history), fitted.converged
-        self.operator_ = fitted.operator()
+        self.operator_ = fitted.operator
         self._samples = seen.X
         self._observed = B = states.observe(seen.X)
         self.ordering_ = B @ fitted.ordering
@@ -474,7 +474,7 @@ def load(path: str | Path) -> SnapshotSDE:
     )  # fmt: skip
     given = tuple(Ordering.local(_Stored(graph.matrix(edges))) for edges in dynamics.local)
     model._fitted = Fitted.stored(states, dynamics, given, arrays["fitted.ordering"], meta)
-    model.states_, model.graph_, model.operator_ = states, graph, model._fitted.operator()
+    model.states_, model.graph_, model.operator_ = states, graph, model._fitted.operator
     model._observed = states.observe(model._samples)
     return model
 

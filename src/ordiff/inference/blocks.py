@@ -77,15 +77,16 @@ def parametrise(
             blocks.append(Block("ordering", None, penalty=_gradient_matrix(states), strength=l_strength, unit=rho**2))
             starts.append(tables[0] - tables[0].mean())
         else:
-            U, penalty = functions.functions[:, 1:], functions.values[1:] ** _POWER
+            U, penalty = functions.functions[:, 1:], _roughness(functions.values)[1:]
             extra = _quadratics(states)
             U, penalty = np.hstack([U, extra]), np.concatenate([penalty, np.zeros(extra.shape[1])])
             blocks.append(Block("ordering", U, penalty=penalty, strength=l_strength, unit=rho**2))
-            starts.append(_coefficients(U, tables[0], v, penalty))
+            l = tables[0] - np.average(tables[0], weights=v)  # U has no constant
+            starts.append(_coefficients(U, l, v, penalty))
     for target, k in [("speed", k) for k in range(len(tables))] + [("local_speed", k) for k in range(len(given))]:
         if "speed" in learned and not (target == "speed" and "ordering" in learned):
             U = ones if settings.speed == "constant" or functions is None else functions.functions
-            rough = None if U is ones else functions.values**_POWER  # type: ignore[union-attr]
+            rough = None if U is ones else _roughness(functions.values)  # type: ignore[union-attr]
             blocks.append(Block(target, U, k, penalty=rough, strength=_START_NOISE * size ** (2 * _POWER)))
             starts.append(np.zeros(U.shape[1]))
     if "scale" in learned:
@@ -102,7 +103,7 @@ def parametrise(
             starts.append(np.log(rho0))
         else:
             s = strength("smooth_noise", _START_NOISE * size ** (2 * _POWER), _PAPER_NOISE)
-            U, penalty = functions.functions, functions.values**_POWER
+            U, penalty = functions.functions, _roughness(functions.values)
             floor = 0.0 if states.are_samples else _RESOLVED * states.spacing / np.sqrt(eps)
             block = Block("noise", U, centre=centre, penalty=penalty, strength=s, floor=floor)
             blocks.append(block)
@@ -169,13 +170,17 @@ def _quadratics(states: States) -> Array:
     return np.stack([*z.T, *pairs], axis=1)
 
 
+def _roughness(values: Array) -> Array:
+    """What each function of a basis costs; constants, with an eigenvalue that is 0 up to rounding, nothing."""
+    return np.where(values > 1e-9 * values.max(), values, 0.0) ** _POWER
+
+
 def _coefficients(U: Array, f: Array, v: Array, penalty: Array) -> Array:
     """Least squares with a little smoothness."""
     w = v / v.sum()
     A = U.T @ (w[:, None] * U)
     A += 1e-4 * np.diag(penalty / max(penalty.max(), 1e-300)) + 1e-8 * np.eye(len(A))
-    has_constant = penalty[0] <= 1e-12 * penalty.max()
-    return np.linalg.solve(A, U.T @ (w * (f if has_constant else f - w @ f)))
+    return np.linalg.solve(A, U.T @ (w * f))
 
 
 def _gradient_matrix(states: States) -> Any:

@@ -50,6 +50,7 @@ class Fitted:
                    np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0), meta["alpha"], None,
                    meta["level_deviation"])  # fmt: skip
 
+    @cached_property
     def operator(self) -> MarkovOperator:
         """P on the states."""
         d = self.dynamics
@@ -70,13 +71,14 @@ class Fitted:
         """ρ on the states, (N,), corrected for the length of the step.
 
         The noise of a process changes on the way through a step, to ρ² + ½εLρ² on average, with L its generator. The
-        chain's is that of the state where the step begins, so that of a fit is half a step ahead. On samples as states
-        it is left as it is: the correction would roughen a field that is not smooth.
+        chain's is that of the state where the step begins, so that of a fit is half a step ahead: ρ²/√((ρ² + Pρ²)/2) is
+        what it was, within a factor of √2 at most. The paper's setting, with samples as states, is read as it is.
         """
-        rho2 = self.dynamics.noise**2
+        rho = self.dynamics.noise
         if self.states.are_samples:
-            return self.dynamics.noise
-        return np.asarray(rho2 / np.sqrt(0.5 * (rho2 + self.operator() @ rho2)))
+            return rho
+        over = np.sqrt(0.5 * (1 + (self.operator @ rho**2) / rho**2))
+        return np.asarray(rho / np.minimum(over, np.sqrt(2)))
 
     def drift(self, X: Array) -> Array:
         """The drift at points, (p, n)."""

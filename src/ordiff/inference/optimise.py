@@ -342,7 +342,7 @@ def _rounded(problem: Problem, curvature: Array, free: NDArray[np.bool_] | None 
 
 def _ridged(H: Array, units: Array) -> Array:
     """H (K, K) with so little more that only what is singular changes."""
-    return _plus(H, 1e-10 * float(np.mean(np.diag(H) * units**2)) / units**2)
+    return _plus(H, 1e-10 * np.maximum(np.diag(H), 1e-10 / units**2))
 
 
 def _plus(matrix: Array, c: Array) -> Array:
@@ -373,8 +373,7 @@ def _update_strengths(problem: Problem, a: Array, covariance: Array, auto: tuple
     for block, part, free in zip(p.blocks, p.slices, auto, strict=True):
         if free and block.penalty is not None:
             A = block.penalty
-            floor = 1e-12 * A.max()
-            rank = np.count_nonzero(floor < A)
+            rank = np.count_nonzero(A)
             used = rank - 2 * block.strength * m * float(np.diag(covariance)[part] @ A)
             wanted = max(used, 0.1) / (2 * m * max(block.roughness(a[part])[0], 1e-300))
             wanted = float(np.clip(wanted, block.strength / 30, block.strength * 30))
