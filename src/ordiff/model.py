@@ -206,10 +206,10 @@ class SnapshotSDE(BaseEstimator):
     def profile(self, param: str = "noise", grid: ArrayLike | None = None) -> Profile:
         """The loss with the level of the noise held at each of ``grid``, all else learned again.
 
-        The level is the geometric mean of the noise over the states' volume, of a field without its floor; the noise
-        itself when it is constant. The likelihood is marginal: what else is learned is integrated out by Laplace's
-        method, since at their joint optimum many coefficients of an ordering take up part of the noise. The interval
-        holds the levels within 1.92 nats of the best, 95% for one parameter.
+        The level is the geometric mean of the chain's noise over the states' volume, of a field without its floor; the
+        noise itself when it is constant. The likelihood is marginal: what else is learned is integrated out by
+        Laplace's method, since at their joint optimum many coefficients of an ordering take up part of the noise. The
+        interval holds the levels within 1.92 nats of the best, 95% for one parameter.
         """
         check_is_fitted(self)
         _check.option(param, "param", ("noise",))
