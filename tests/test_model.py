@@ -93,6 +93,15 @@ def test_noise_that_changes_within_a_step() -> None:
     assert abs(np.log(model.noise_ / noise(X))[inside].mean()) < 0.03
 
 
+def test_values_on_few_samples(process) -> None:
+    """The paper's first setting, so small that its curvature is known."""
+    model = SnapshotSDE(process.start, states="samples", basis=None, noise="field", max_iter=30)
+    with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
+        model.fit(process.X[:300], process.times[:300])
+    assert (model.smooth_ordering_, model.smooth_noise_) == (0.03, 12.5)
+    assert np.corrcoef(model.ordering_, process.ordering[:300])[0, 1] > 0.95
+
+
 def test_what_was_learned_is_what_the_operator_does(fitted) -> None:
     """Drift and noise read back from the operator, at states well inside."""
     moments = fitted.moments()

@@ -95,9 +95,9 @@ class States:
         candidates = np.concatenate([cloud[rows], filled])
         candidates = candidates[rng.permutation(_one_per_cell(candidates, spacing / 4, rng))]
         origins = None if start is None else np.atleast_2d(np.asarray(start, dtype=np.float64))
-        if origins is not None and len(origins) == 1:
+        fixed = int(origins is not None and len(origins) == 1)  # a single start is a state
+        if fixed:
             candidates = np.concatenate([origins, candidates])
-        fixed = int(origins is not None and len(origins) == 1)
         points = _relaxed(_thin(candidates, spacing), candidates, fixed)
         if n > d:
             points[fixed:] = _onto(X, points[fixed:], d)
@@ -108,7 +108,7 @@ class States:
         volumes = _volumes(points, d, spacing)
         if origins is None:
             mass = volumes / volumes.sum()
-        elif len(origins) == 1:
+        elif fixed:
             mass = np.zeros(len(points))
             mass[0] = 1.0
         else:

@@ -22,8 +22,8 @@ from ordiff.states import States
 
 # Functions of a basis.
 _BASIS = 120
-# What roughness costs, μ³ by the eigenvalue μ of −Δ: the third derivatives squared. With a lower power a drift would be
-# expected to jump in two dimensions and three.
+# Roughness is Σ μ³a², μ the eigenvalues of −Δ: the third derivatives squared. By μ² a drift would be expected to jump
+# in two dimensions and three.
 _POWER = 3
 # Smoothness to start from, in units of the support's size and of the noise.
 _START_ORDERING, _START_NOISE = 9e-10, 4.5e-8
@@ -77,7 +77,7 @@ def parametrise(
             blocks.append(Block("ordering", None, penalty=_gradient_matrix(states), strength=l_strength, unit=rho**2))
             starts.append(tables[0] - tables[0].mean())
         else:
-            U, penalty = functions.functions[:, 1:], _roughness(functions.values)[1:]
+            U, penalty = functions.functions[:, 1:], functions.values[1:] ** _POWER
             extra = _quadratics(states)
             U, penalty = np.hstack([U, extra]), np.concatenate([penalty, np.zeros(extra.shape[1])])
             blocks.append(Block("ordering", U, penalty=penalty, strength=l_strength, unit=rho**2))
@@ -86,7 +86,7 @@ def parametrise(
     for target, k in [("speed", k) for k in range(len(tables))] + [("local_speed", k) for k in range(len(given))]:
         if "speed" in learned and not (target == "speed" and "ordering" in learned):
             U = ones if settings.speed == "constant" or functions is None else functions.functions
-            rough = None if U is ones else _roughness(functions.values)  # type: ignore[union-attr]
+            rough = None if U is ones else functions.values**_POWER  # type: ignore[union-attr]
             blocks.append(Block(target, U, k, penalty=rough, strength=_START_NOISE * size ** (2 * _POWER)))
             starts.append(np.zeros(U.shape[1]))
     if "scale" in learned:
@@ -103,7 +103,7 @@ def parametrise(
             starts.append(np.log(rho0))
         else:
             s = strength("smooth_noise", _START_NOISE * size ** (2 * _POWER), _PAPER_NOISE)
-            U, penalty = functions.functions, _roughness(functions.values)
+            U, penalty = functions.functions, functions.values**_POWER
             floor = 0.0 if states.are_samples else _RESOLVED * states.spacing / np.sqrt(eps)
             block = Block("noise", U, centre=centre, penalty=penalty, strength=s, floor=floor)
             blocks.append(block)
@@ -168,11 +168,6 @@ def _quadratics(states: States) -> Array:
     z = (X - X.mean(axis=0)) / X.std(axis=0)
     pairs = [z[:, a] * z[:, b] for a in range(d) for b in range(a, d)]
     return np.stack([*z.T, *pairs], axis=1)
-
-
-def _roughness(values: Array) -> Array:
-    """What each function of a basis costs; constants, with an eigenvalue that is 0 up to rounding, nothing."""
-    return np.where(values > 1e-9 * values.max(), values, 0.0) ** _POWER
 
 
 def _coefficients(U: Array, f: Array, v: Array, penalty: Array) -> Array:

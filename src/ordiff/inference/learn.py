@@ -361,7 +361,9 @@ def _learn(
         tangents = TangentSpaces.fit(states.graph, usual_neighbors(states.graph, 12), dimension=states.dimension)
         problem.action, problem.action_strength = Action(tangents), float(settings.action)
     auto = tuple(
-        (settings.smooth_noise if b.target == "noise" else settings.smooth_ordering) == "auto" and b.penalty is not None
+        (settings.smooth_noise if b.target == "noise" else settings.smooth_ordering) == "auto"
+        and b.penalty is not None
+        and b.penalty.ndim == 1  # that of values is the paper's
         for b in parameters.blocks
     )
     solution, converged = _optimum(settings, problem, a, auto, updates)
