@@ -37,8 +37,9 @@ def threads(request, monkeypatch):
 def test_powers_are_those_of_the_matrix(matrix, threads, rng, columns, sort):
     P, parts = matrix
     f = rng.normal(size=(700, columns))
-    rows = order = (rng.permutation(700) if sort else np.arange(700)).astype(np.uint32)
-    cuts = _march.runs(parts[0])
+    order = rng.permutation(700).astype(np.uint32) if sort else _march.AS_IT_IS
+    rows = order if sort else slice(None)
+    cuts, few = _march.runs(parts[0]), _march.parts(parts[0])
     assert cuts.size >= 9
     for steps in (1, 2, 7):
         back, forward = f[rows], f[rows]
@@ -46,7 +47,7 @@ def test_powers_are_those_of_the_matrix(matrix, threads, rng, columns, sort):
             back, forward = P @ back, P.T @ forward
         np.testing.assert_allclose(_march.power(parts, cuts, f, order, steps)[rows], back, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(
-            _march.transposed_power(parts, f, order, steps)[rows], forward, rtol=1e-12, atol=1e-14
+            _march.transposed_power(parts, few, f, order, steps)[rows], forward, rtol=1e-12, atol=1e-14
         )
 
 
@@ -128,13 +129,15 @@ def test_sums_do_not_depend_on_who_came(matrix, monkeypatch, rng):
     _, parts = matrix
     monkeypatch.setattr(_march, "_RUN", 500)
     monkeypatch.setattr(_threads, "n_threads", lambda *_: 3)
-    f, order, cuts = rng.normal(size=(700, 1)), np.arange(700, dtype=np.uint32), _march.runs(parts[0])
-    first = [_march.power(parts, cuts, f, order, 20), _march.transposed_power(parts, f, order, 20)]
-    found = []
+    f, order, cuts, few = rng.normal(size=(700, 1)), _march.AS_IT_IS, _march.runs(parts[0]), _march.parts(parts[0])
+
+    def both():
+        return [_march.power(parts, cuts, f, order, 20), _march.transposed_power(parts, few, f, order, 20)]
+
+    first, found = both(), []
 
     def again():
-        for _ in range(20):
-            found.append([_march.power(parts, cuts, f, order, 20), _march.transposed_power(parts, f, order, 20)])
+        found.extend(both() for _ in range(20))
 
     callers = [threading.Thread(target=again) for _ in range(3)]
     for caller in callers:
@@ -148,12 +151,11 @@ def test_sums_do_not_depend_on_who_came(matrix, monkeypatch, rng):
 def test_helpers_that_are_busy_are_not_waited_for(matrix, monkeypatch, rng):
     P, parts = matrix
     monkeypatch.setattr(_threads, "n_threads", lambda *_: 2)
-    f, none, release = rng.normal(size=(700, 1)), np.arange(700, dtype=np.uint32), threading.Event()
+    f, none, release = rng.normal(size=(700, 1)), _march.AS_IT_IS, threading.Event()
     _march.power(parts, _march.runs(parts[0]), f, none, 1)  # compiled
     found = []
     caller = threading.Thread(target=lambda: found.append(_march.power(parts, _march.runs(parts[0]), f, none, 1)))
-    for _ in _threads._helpers._threads:
-        _threads._helpers.call(release.wait, 1)
+    _threads._helpers.call(lambda own: release.wait(), len(_threads._helpers.all))
     try:
         caller.start()
         caller.join(20)
@@ -166,7 +168,8 @@ def test_helpers_that_are_busy_are_not_waited_for(matrix, monkeypatch, rng):
 def test_an_error_in_a_helper_reaches_the_caller_and_the_helper_lives_on():
     caller, at_work = threading.current_thread(), threading.Event()
 
-    def loop(counters, hold):
+    def loop(counters, own, helpers, count):
+        _sparse.wake(helpers, count)
         if threading.current_thread() is caller:
             return not at_work.wait(10)
         at_work.set()
@@ -183,7 +186,8 @@ def test_an_interrupted_caller_leaves_nobody_waiting():
     caller, waits = threading.current_thread(), []
     at_work = threading.Event()
 
-    def loop(counters, hold):
+    def loop(counters, own, helpers, count):
+        _sparse.wake(helpers, count)
         if threading.current_thread() is caller:
             assert at_work.wait(10)
             raise KeyboardInterrupt
@@ -203,13 +207,13 @@ def test_an_interrupted_caller_leaves_nobody_waiting():
 def test_long_marches_can_be_interrupted(matrix, monkeypatch, rng):
     _, parts = matrix
     monkeypatch.setattr(_threads, "n_threads", lambda *_: 2)
-    f, none = rng.normal(size=(700, 1)), np.arange(700, dtype=np.uint32)
+    f, none, few = rng.normal(size=(700, 1)), _march.AS_IT_IS, _march.parts(parts[0])
     _march.power(parts, _march.runs(parts[0]), f, none, 1)  # compiled
-    _march.transposed_power(parts, f, none, 1)
+    _march.transposed_power(parts, few, f, none, 1)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background would ignore it
     try:
         for power in (lambda: _march.power(parts, _march.runs(parts[0]), f, none, 10**8),
-                      lambda: _march.transposed_power(parts, f, none, 10**8)):  # fmt: skip
+                      lambda: _march.transposed_power(parts, few, f, none, 10**8)):  # fmt: skip
             threading.Timer(0.2, _thread.interrupt_main).start()
             with pytest.raises(KeyboardInterrupt):
                 power()

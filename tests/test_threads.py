@@ -26,7 +26,7 @@ def test_others_share_the_work():
 def test_a_late_helper_is_not_waited_for():
     """The caller does what nobody has begun, so that busy helpers delay it by no more than what they hold."""
     release = threading.Event()
-    _threads._helpers.call(lambda: release.wait(10), 4)  # every helper is busy
+    _threads._helpers.call(lambda own: release.wait(10), 4)  # every helper is busy
     try:
         assert _threads.in_threads(lambda item: item, range(3), 2) == [0, 1, 2]
     finally:

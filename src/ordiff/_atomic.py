@@ -1,14 +1,18 @@
-"""Counters that the compiled loops of several threads share: read and added to without a lock.
+"""What the compiled loops of several threads share: counters, and locks to wait at.
 
-What a thread wrote before it added to a counter is seen by every thread that has read the new count. Loops that use
-them are cached by the file that they are in: after a change here, touch `_sparse.py`.
+What a thread wrote before it changed a counter is seen by every thread that has read the change. Locks are the
+interpreter's own, by their addresses, and need no interpreter lock to wait at. Loops that use these functions are cached
+by the file that they are in: after a change here, touch `_sparse.py`.
 """
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
+from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 
@@ -35,3 +39,66 @@ def read(typing: Any, counters: Any, at: Any) -> Any:
         return builder.load_atomic(_address(context, builder, signature, args), "acquire", 8)
 
     return types.int64(counters, types.intp), code
+
+
+@intrinsic
+def exchange(typing: Any, counters: Any, at: Any, value: Any) -> Any:
+    """counters[at] = value, and what it was before; int64."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.atomic_rmw("xchg", _address(context, builder, signature, args), args[2], "acq_rel")
+
+    return types.int64(counters, types.intp, types.int64), code
+
+
+@intrinsic
+def replace(typing: Any, counters: Any, at: Any, old: Any, new: Any) -> Any:
+    """counters[at] = new if it is old, and whether it was."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _address(context, builder, signature, args)
+        return builder.extract_value(builder.cmpxchg(place, args[2], args[3], "acq_rel", "acquire"), 1)
+
+    return types.boolean(counters, types.intp, types.int64, types.int64), code
+
+
+@intrinsic
+def pause(typing: Any) -> Any:
+    """For loops that look at a counter again and again: leaves more of a shared core to its other thread."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if platform.machine().lower() in ("x86_64", "amd64"):
+            kind = ir.FunctionType(ir.VoidType(), [])
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse2.pause"), [])
+        return context.get_dummy_value()
+
+    return types.void(), code
+
+
+_pointer, _long, _int = ir.IntType(8).as_pointer(), ir.IntType(64), ir.IntType(32)
+
+
+def _call(builder: Any, name: str, result: Any, lock: Any, *args: Any) -> Any:
+    values = [builder.inttoptr(lock, _pointer), *args]
+    kind = ir.FunctionType(result, [value.type for value in values])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
+
+
+@intrinsic
+def acquire(typing: Any, lock: Any, microseconds: Any) -> Any:
+    """Wait for a lock so long, or, below 0, for ever; whether it was had."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        status = _call(builder, "PyThread_acquire_lock_timed", _int, *args, ir.Constant(_int, 0))
+        return builder.icmp_signed("==", status, ir.Constant(_int, 1))
+
+    return types.boolean(types.intp, types.int64), code
+
+
+@intrinsic
+def release(typing: Any, lock: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _call(builder, "PyThread_release_lock", ir.VoidType(), *args)
+        return context.get_dummy_value()
+
+    return types.void(types.intp), code

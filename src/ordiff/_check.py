@@ -59,6 +59,8 @@ def silent() -> warnings.catch_warnings[None]:
 
 
 def _as_float(value: ArrayLike, name: str) -> Array:
+    if type(value) is np.ndarray and value.dtype == np.float64 and value.flags.carray:
+        return value
     if value is None:
         raise ValueError(f"{name} is None; give a number or an array.")
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):

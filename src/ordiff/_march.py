@@ -18,13 +18,16 @@ from ordiff import _sparse, _threads
 from ordiff._check import Array, IntArray
 
 # below so many edges times steps a second thread costs more than it saves
-_EDGES_PER_THREAD = 400_000
+_EDGES_PER_THREAD = 75_000
 # the same of one part of a step that scatters
 _EDGES_PER_PART = 50_000
 # edges times columns after which a thread comes back to Python, about 20 ms, if a run is not longer
 _SPELL = 40_000_000
 # edges of a run, and the most runs of a step for each thread
 _RUN, _RUNS = 4_096, 8
+
+# the order of functions that are not sorted
+AS_IT_IS = np.empty(0, np.uint32)
 
 Matrix = tuple[IntArray, NDArray[np.unsignedinteger[Any]], Array]  # indptr, indices and data
 
@@ -47,29 +50,35 @@ def march(matrix: Matrix, cuts: NDArray[np.int64], steps: Array, *, back: bool, 
 
 
 def power(matrix: Matrix, cuts: NDArray[np.int64], f: Array, order: NDArray[np.uint32], steps: int) -> Array:
-    """P^steps f for f (m, c); row i of the matrix is row order[i] of f."""
+    """P^steps f for f (m, c); row i of the matrix is row order[i] of f, or row i if it is `AS_IT_IS`."""
     ring, out = np.empty((2, *f.shape)), np.empty(f.shape)
     _together(_sparse.power, f.shape[1], matrix, cuts, steps, order, f, ring, out)
     return out
 
 
-def transposed_power(matrix: Matrix, f: Array, order: NDArray[np.uint32], steps: int) -> Array:
-    """(Pᵀ)^steps f. Rows are scattered in a few parts, each to an array of its own, which then are added.
+def parts(indptr: IntArray) -> NDArray[np.int64]:
+    """Cuts of the rows into the parts of a step that scatters, which are few: each costs three passes over f."""
+    return np.array(_threads.cuts(indptr, _threads.n_threads(int(indptr[-1]), max(_EDGES_PER_PART, 8 * len(indptr)))))
+
+
+def transposed_power(
+    matrix: Matrix, cuts: NDArray[np.int64], f: Array, order: NDArray[np.uint32], steps: int
+) -> Array:
+    """(Pᵀ)^steps f. Rows are scattered in parts, each to an array of its own, which then are added.
 
     The parts are the same whoever does them, so the sums do not depend on the threads that came.
     """
-    edges = matrix[2].size
-    parts = 1
-    if _threads.n_threads(steps * edges, _EDGES_PER_THREAD) > 1:
-        # each part costs three passes over f
-        parts = _threads.n_threads(edges, max(_EDGES_PER_PART, 8 * len(f)))
-    cuts = np.array(_threads.cuts(matrix[0], parts))
-    here, out, scattered = np.empty(f.shape), np.empty(f.shape), np.empty((parts, *f.shape))
+    if _workers(matrix, steps) == 1:
+        cuts = cuts[[0, -1]]
+    here, out, scattered = np.empty(f.shape), np.empty(f.shape), np.empty((cuts.size - 1, *f.shape))
     _together(_sparse.transposed_power, f.shape[1], matrix, cuts, steps, order, f, here, scattered, out)
     return out
 
 
+def _workers(matrix: Matrix, steps: int) -> int:
+    return _threads.n_threads(steps * matrix[2].size, _EDGES_PER_THREAD)
+
+
 def _together(loop: Any, columns: int, matrix: Matrix, cuts: NDArray[np.int64], steps: int, *args: Any) -> None:
-    edges = matrix[2].size
-    spell = max(1, _SPELL * (cuts.size - 1) // max(1, edges * columns))
-    _threads.together(loop, _threads.n_threads(steps * edges, _EDGES_PER_THREAD), spell, cuts, steps, *matrix, *args)
+    spell = max(1, _SPELL * (cuts.size - 1) // max(1, matrix[2].size * columns))
+    _threads.together(loop, _workers(matrix, steps), spell, cuts, steps, *matrix, *args)

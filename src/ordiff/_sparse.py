@@ -348,10 +348,11 @@ def pull(start, stop, indptr, indices, data, f, out, onto):  # type: ignore[no-u
 def pull_one(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped-def]
     """out += P f."""
     for i in range(start, stop):
-        row, p = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
-        total = 0.0
-        for e in range(row.size):
-            total += p[e] * f[row[e]]
+        first, last = indptr[i], indptr[i + 1]
+        fours = last - (last - first & 3)
+        total = _vector.pull_fours(first, fours, indices, data, f)
+        for e in range(fours, last):
+            total += data[e] * f[indices[e]]
         out[i] += total
 
 
@@ -417,11 +418,13 @@ def push(start, stop, indptr, indices, data, mass, out):  # type: ignore[no-unty
 
 @_jit
 def push_one(start, stop, indptr, indices, data, mass, out):  # type: ignore[no-untyped-def]
+    """out += Pᵀ mass; the columns of a row are all different."""
     for i in range(start, stop):
-        here = mass[i]
-        row, p = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
-        for e in range(row.size):
-            out[row[e]] += p[e] * here
+        first, last = indptr[i], indptr[i + 1]
+        fours = last - (last - first & 3)
+        _vector.push_fours(first, fours, indices, data, mass[i], out)
+        for e in range(fours, last):
+            out[indices[e]] += data[e] * mass[i]
 
 
 @_jit
@@ -527,50 +530,101 @@ def pull_quads(start, stop, indptr, columns, data, f, out, onto):  # type: ignor
                     out[i, c] += target[width * (i - first) + c]
 
 
+# ------------------------------------------------------------------------------------ helpers and their bells
+#
+# Used by `_threads`. A helper is a thread that waits for calls; what it has of its own is a row of eight numbers:
+#
+#     HOLD    1 + the run that it has taken and not yet done, or 0; see below
+#     BELL    what its bell says
+#     LOCK    the address of a lock at which it sleeps; 0 for a thread that is no helper
+
+HOLD, BELL, LOCK = 0, 1, 2
+HEARD, _LISTENING, _ASLEEP, _RUNG = 0, 1, 2, 3
+
+
+@_jit
+def wake(helpers, count):  # type: ignore[no-untyped-def]
+    """Ring until so many have come that were idle. Who is busy looks for tasks when it is done."""
+    for own in helpers:
+        if count <= 0:
+            return
+        before = _atomic.exchange(own, BELL, _RUNG)
+        if before == _ASLEEP:
+            _atomic.release(own[LOCK])
+        count -= before == _ASLEEP or before == _LISTENING
+
+
+@_jit
+def sleep(own, looks, microseconds):  # type: ignore[no-untyped-def]
+    """Until the bell is rung or, if it rang since it was set to `HEARD`, not at all.
+
+    Looks at the bell so many times, then sleeps for so long, or, below 0, for as long as it takes.
+    """
+    if not _atomic.replace(own, BELL, HEARD, _LISTENING):
+        return
+    for _ in range(looks):
+        if _atomic.read(own, BELL) == _RUNG:
+            return
+        _atomic.pause()
+    if not _atomic.replace(own, BELL, _LISTENING, _ASLEEP) or _atomic.acquire(own[LOCK], microseconds):
+        return
+    if not _atomic.replace(own, BELL, _ASLEEP, HEARD):
+        _atomic.acquire(own[LOCK], -1)  # rung in the last moment: the lock is about to be released
+
+
 # ------------------------------------------------------------------------------------ steps, by several threads
 #
 # Used by `_march`, which says how: several threads call one of these loops with the same arguments.
 #
 #     counters    runs taken and, a cache line further on, runs finished; shared
-#     hold        the run that a thread has taken and not yet done, or −1; each thread's own
+#     own         what a thread has of its own
+#     helpers     of the caller: those to wake; of a helper: none
 #     spell       the runs after which a thread comes back to Python
 #
 # They return whether all is finished; if not, they have waited or worked for long and should be called again.
 
 _TAKEN, _FINISHED = 0, 8
 # how often a thread looks whether the others are ready before it lets them have its core: about 100 µs
-_PATIENCE = 200_000
+_PATIENCE = 4_000
+# A helper that is done waits for its next call here: in Python it would be in the caller's way. It looks so often, about
+# 50 µs, which spares the caller of short steps to wake it, then sleeps so many µs. Meanwhile it keeps the call's arrays.
+_LOOKS, _REST = 2_000, 20_000
 
 
 @_jit
-def take_run(counters, hold, runs, steps):  # type: ignore[no-untyped-def]
+def take_run(counters, own, runs, steps):  # type: ignore[no-untyped-def]
     """The step and the run to do next, once all steps before are finished.
 
-    The step is ``steps`` when all are, and −1 after a long wait.
+    The step is ``steps`` when all are (a helper has had its rest then), and −1 after a long wait.
     """
-    if hold[0] < 0:
-        hold[0] = _atomic.add(counters, _TAKEN, 1)
-    step = min(hold[0] // runs, steps)
+    if own[HOLD] == 0:
+        own[HOLD] = 1 + _atomic.add(counters, _TAKEN, 1)
+    run = own[HOLD] - 1
+    step = min(run // runs, steps)
     waited = 0
     while _atomic.read(counters, _FINISHED) < step * runs:
         waited += 1
         if waited > _PATIENCE:
             return -1, 0
-    return step, hold[0] - step * runs
+        _atomic.pause()
+    if step == steps and own[LOCK] != 0:
+        sleep(own, _LOOKS, _REST)
+    return step, run - step * runs
 
 
 @_jit
-def finish_run(counters, hold):  # type: ignore[no-untyped-def]
-    hold[0] = -1
+def finish_run(counters, own):  # type: ignore[no-untyped-def]
+    own[HOLD] = 0
     _atomic.add(counters, _FINISHED, 1)
 
 
 @_jit
-def march(counters, hold, spell, cuts, steps, indptr, indices, data, f, at, by, onto):  # type: ignore[no-untyped-def]
+def march(counters, own, helpers, count, spell, cuts, steps, indptr, indices, data, f, at, by, onto):  # type: ignore[no-untyped-def]
     """f[at + by] = A f[at], f[at + 2 by] = A f[at + by], …; data (E,) are those of rows, (C, 4) those of quads."""
+    wake(helpers, count)
     runs = cuts.size - 1
     for _ in range(spell):
-        step, run = take_run(counters, hold, runs, steps)
+        step, run = take_run(counters, own, runs, steps)
         if step < 0 or step == steps:
             return step == steps
         source, target = f[at + by * step], f[at + by * (step + 1)]
@@ -578,16 +632,17 @@ def march(counters, hold, spell, cuts, steps, indptr, indices, data, f, at, by, 
             pull_quads(cuts[run], cuts[run + 1], indptr, indices, data, source, target, onto)
         else:
             pull(cuts[run], cuts[run + 1], indptr, indices, data, source, target, onto)
-        finish_run(counters, hold)
+        finish_run(counters, own)
     return False
 
 
 @_jit
-def power(counters, hold, spell, cuts, steps, indptr, indices, data, order, f, ring, out):  # type: ignore[no-untyped-def]
+def power(counters, own, helpers, count, spell, cuts, steps, indptr, indices, data, order, f, ring, out):  # type: ignore[no-untyped-def]
     """Step 0 sorts f into the ring; the last one also puts its rows where they belong."""
+    wake(helpers, count)
     runs = cuts.size - 1
     for _ in range(spell):
-        step, run = take_run(counters, hold, runs, steps + 1)
+        step, run = take_run(counters, own, runs, steps + 1)
         if step < 0 or step > steps:
             return step > steps
         a, b, here = cuts[run], cuts[run + 1], ring[step % 2]
@@ -597,19 +652,20 @@ def power(counters, hold, spell, cuts, steps, indptr, indices, data, order, f, r
             pull(a, b, indptr, indices, data, ring[(step + 1) % 2], here, False)
         if step == steps:
             unsort_run(a, b, order, here, out)
-        finish_run(counters, hold)
+        finish_run(counters, own)
     return False
 
 
 @_jit
 def transposed_power(  # type: ignore[no-untyped-def]
-    counters, hold, spell, cuts, steps, indptr, indices, data, order, f, here, parts, out
+    counters, own, helpers, count, spell, cuts, steps, indptr, indices, data, order, f, here, parts, out
 ):
     """Stage 0 sorts f; then each step is two stages: the parts are scattered, and added."""
+    wake(helpers, count)
     runs = cuts.size - 1
     stages = 1 + 2 * steps
     for _ in range(spell):
-        stage, run = take_run(counters, hold, runs, stages)
+        stage, run = take_run(counters, own, runs, stages)
         if stage < 0 or stage == stages:
             return stage == stages
         a, b = cuts[run], cuts[run + 1]
@@ -622,7 +678,7 @@ def transposed_power(  # type: ignore[no-untyped-def]
             add_parts(a, b, parts, here)
         if stage == stages - 1:
             unsort_run(a, b, order, here, out)
-        finish_run(counters, hold)
+        finish_run(counters, own)
     return False
 
 
@@ -640,8 +696,10 @@ def add_parts(start, stop, parts, out):  # type: ignore[no-untyped-def]
 
 @_jit
 def sort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
-    """out_i = f_order[i]."""
-    if f.shape[1] == 1:
+    """out_i = f_order[i]; without an order, f_i."""
+    if order.size == 0:
+        out[start:stop] = f[start:stop]
+    elif f.shape[1] == 1:
         gather(start, stop, order, f.reshape(-1), out.reshape(-1))
     else:
         gather(start, stop, order, f, out)
@@ -649,8 +707,10 @@ def sort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
 
 @_jit
 def unsort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
-    """out_order[i] = f_i."""
-    if f.shape[1] == 1:
+    """out_order[i] = f_i; without an order, out_i."""
+    if order.size == 0:
+        out[start:stop] = f[start:stop]
+    elif f.shape[1] == 1:
         scatter(start, stop, order, f.reshape(-1), out.reshape(-1))
     else:
         scatter(start, stop, order, f, out)

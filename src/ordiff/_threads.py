@@ -6,20 +6,23 @@ caller works too.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numba
 import numpy as np
 
+from ordiff import _sparse
 from ordiff._check import IntArray
 
 Range = tuple[int, int]
+Task = Callable[[IntArray], None]
 
 # below these a second thread costs more than it saves: edges of a light loop over rows, edges of an operator that is
 # built, and multiplications of a denser loop
@@ -83,7 +86,7 @@ def in_threads(work: Callable[[Any], Any], items: Sequence[Any], workers: int | 
     left = iter(range(len(items)))  # shared: the interpreter gives each number out once
     finished: SimpleQueue[BaseException | None] = SimpleQueue()
 
-    def drain() -> None:
+    def drain(own: IntArray) -> None:
         for at in left:
             try:
                 results[at] = work(items[at])
@@ -104,56 +107,93 @@ def in_threads(work: Callable[[Any], Any], items: Sequence[Any], workers: int | 
 
 
 def together(loop: Callable[..., bool], workers: int, *args: Any) -> None:
-    """loop(counters, hold, *args) in so many threads, which share its work by the counters, until all is done.
+    """loop(counters, own, helpers, n, *args) in so many threads, which share its work by the counters, until all is done.
 
-    For loops whose threads must wait for each other often: they do so without coming back to Python. A loop that has
-    waited or worked for long returns False, so that others get the core and an interrupt is seen. Threads that come
-    too late find nothing left to do, and the caller does not wait for them.
+    For loops whose threads must wait for each other often: they do so without coming back to Python. The caller's loop
+    wakes n of the helpers. A loop that has waited or worked for long returns False, so that others get the core and an
+    interrupt is seen. Threads that come too late find nothing left to do, and the caller does not wait for them.
     """
     counters = np.zeros(16, np.int64)
     job, errors = [args], list[BaseException]()
 
-    def join() -> None:
-        hold = np.full(1, -1)
+    def join(own: IntArray, helpers: IntArray, count: int) -> None:
         try:
-            while (now := job[:]) and not loop(counters, hold, *now[0]):
+            while (now := job[:]) and not loop(counters, own, helpers, count, *now[0]):
                 time.sleep(0)
+                count = 0
         except BaseException as error:
             errors.append(error)
         finally:
             job.clear()  # all is done; or one is gone, who may hold work that the others would wait for
 
-    if threading.current_thread().name != _THREAD_NAME:
-        _helpers.call(join, workers - 1)
-    join()
+    count = 0 if threading.current_thread().name == _THREAD_NAME else workers - 1
+    if count:
+        _helpers.expect(lambda own: join(own, _NOBODY, 0), count)
+    join(np.zeros(_OWN, np.int64), _helpers.all, count)
     if errors:
         raise errors[0]
 
 
 _THREAD_NAME = "ordiff-loop"
+# numbers that a helper has of its own, a cache line; and the most helpers
+_OWN, _MOST = 8, 1_024
+_NOBODY = np.zeros((0, _OWN), np.int64)
 
 
 class _Helpers:
-    """Threads that wait for work: starting them anew would cost as much as a step of an operator."""
+    """Threads that wait for work: starting them anew would cost as much as a step of an operator.
+
+    A helper sleeps at a lock of its own until its bell is rung, then looks for tasks. It sleeps in compiled code, where
+    the interpreter lock does not hold it up.
+    """
 
     def __init__(self) -> None:
-        self._threads: list[threading.Thread] = []
+        self._room = np.zeros((_MOST, _OWN), np.int64)
+        self.all = self._room[:0]  # what each has of its own: see `_sparse`
         self._starting = threading.Lock()
-        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._tasks: SimpleQueue[Task] = SimpleQueue()
 
-    def call(self, task: Callable[[], None], times: int) -> None:
+    def call(self, task: Task, times: int) -> None:
         """Have so many threads run the task, soon."""
-        with self._starting:
-            while len(self._threads) < times:
-                thread = threading.Thread(target=self._work, name=_THREAD_NAME, daemon=True)
-                thread.start()
-                self._threads.append(thread)
+        self.expect(task, times)
+        _sparse.wake(self.all, times)
+
+    def expect(self, task: Task, times: int) -> None:
+        """Have so many threads run the task when they are woken."""
+        if len(self.all) < times:
+            self._start(min(times, _MOST))
         for _ in range(times):
             self._tasks.put(task)
 
-    def _work(self) -> None:
+    def _start(self, count: int) -> None:
+        with self._starting:
+            for own in self._room[len(self.all) : count]:
+                own[_sparse.LOCK] = _held_lock()
+                threading.Thread(target=self._work, args=(own,), name=_THREAD_NAME, daemon=True).start()
+            self.all = self._room[:count]
+
+    def _work(self, own: IntArray) -> None:
         while True:
-            self._tasks.get()()
+            own[_sparse.BELL] = _sparse.HEARD
+            try:
+                task = self._tasks.get_nowait()
+            except Empty:
+                _sparse.sleep(own, 0, -1)
+            else:
+                own[_sparse.HOLD] = 0
+                task(own)
+                del task  # and the arrays that it keeps
+
+
+def _held_lock() -> int:
+    """The address of a new lock of the interpreter, held, so that who acquires it waits until it is released."""
+    new, acquire = ctypes.pythonapi.PyThread_allocate_lock, ctypes.pythonapi.PyThread_acquire_lock
+    new.restype, acquire.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int)
+    lock: int | None = new()
+    if lock is None:
+        raise MemoryError("no lock could be made for another thread.")
+    acquire(lock, 1)
+    return lock
 
 
 _helpers = _Helpers()

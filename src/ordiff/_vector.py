@@ -1,12 +1,14 @@
-"""Products of four adjacent rows at once, in vector registers: code that the compiler does not find by itself.
+"""Products in vector registers: code that the compiler does not find by itself.
 
-Four rows share a list of columns, and ``data`` (C, 4) holds their four entries of each column, so that a value f_j is
-loaded once for all four. Columns come in groups of `GROUP`. Loops that use these functions are cached by the file that
-they are in: after a change here, touch `_sparse.py`.
+Of single rows four edges at a time, whose column numbers are read in pairs. Of quads, four adjacent rows at once: they
+share a list of columns, and ``data`` (C, 4) holds their four entries of each column, so that a value f_j is loaded once
+for all four; columns come in groups of `GROUP`. Loops that use these functions are cached by the file that they are in:
+after a change here, touch `_sparse.py`.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from llvmlite import ir
@@ -16,7 +18,7 @@ from numba.extending import intrinsic
 
 ROWS, GROUP = 4, 4
 
-_number, _short = ir.DoubleType(), ir.IntType(32)
+_number, _short, _long = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
 _four = ir.VectorType(_number, ROWS)
 
 
@@ -54,6 +56,25 @@ class _Code:
         j = self.builder.load(self.builder.gep(columns, [e]))
         return j if j.type.width == e.type.width else self.builder.zext(j, e.type)
 
+    def columns(self, columns: Any, e: Any) -> list[Any]:
+        """Those of four edges; short ones two at a time, as halves of a long number."""
+        if columns.type.pointee.width == 64 or sys.byteorder == "big":
+            return [self.column(columns, self.plus(e, g)) for g in range(4)]
+        found = []
+        for first in (0, 2):
+            place = self.builder.gep(columns, [self.plus(e, first)])
+            two = self.builder.load(self.builder.bitcast(place, _long.as_pointer()))
+            two.align = 4
+            found += [self.builder.and_(two, ir.Constant(_long, 2**32 - 1)), self.builder.lshr(two, ir.Constant(_long, 32))]
+        return found
+
+    def gathered(self, array: Any, columns: list[Any]) -> Any:
+        four = ir.Constant(_four, ir.Undefined)
+        for place, j in enumerate(columns):
+            value = self.builder.load(self.builder.gep(array, [j]))
+            four = self.builder.insert_element(four, value, ir.Constant(_short, place))
+        return four
+
     def repeated(self, array: Any, index: Any) -> Any:
         """One number, four times."""
         nothing, value = ir.Constant(_four, ir.Undefined), self.builder.load(self.builder.gep(array, [index]))
@@ -83,9 +104,55 @@ class _Code:
             first = self.builder.fadd(first, other)
         return first
 
-    def groups(self, first: Any, last: Any) -> Any:
-        """A loop over the groups of columns."""
-        return cgutils.for_range_slice(self.builder, first, last, ir.Constant(first.type, GROUP), first.type)
+    def steps(self, first: Any, last: Any, by: int) -> Any:
+        """A loop."""
+        return cgutils.for_range_slice(self.builder, first, last, ir.Constant(first.type, by), first.type)
+
+
+@intrinsic
+def pull_fours(typing: Any, first: Any, last: Any, columns: Any, data: Any, f: Any) -> Any:
+    """Σ_e data[e] f[columns[e]] over the edges from first to last, a number of them that four divides."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        c = _Code(context, builder, signature, args)
+        begin, end, names, p, values = c.args
+        parts = c.sums(2)
+
+        def add(part: Any, e: Any) -> None:
+            c.add_product(part, c.load(c.at(p, e)), c.gathered(values, c.columns(names, e)))
+
+        single = c.builder.and_(builder.sub(end, begin), ir.Constant(begin.type, 4))
+        eights = builder.sub(end, single)
+        with c.steps(begin, eights, 8) as (e, _):
+            add(parts[0], e)
+            add(parts[1], c.plus(e, 4))
+        with builder.if_then(builder.icmp_unsigned("!=", single, ir.Constant(begin.type, 0))):
+            add(parts[0], eights)
+        four = c.total(parts)
+        two = builder.fadd(c.shuffled(four, four, [0, 1]), c.shuffled(four, four, [2, 3]))
+        return builder.fadd(*(builder.extract_element(two, ir.Constant(_short, half)) for half in (0, 1)))
+
+    return types.float64(types.intp, types.intp, columns, data, f), code
+
+
+@intrinsic
+def push_fours(typing: Any, first: Any, last: Any, columns: Any, data: Any, factor: Any, out: Any) -> Any:
+    """out[columns[e]] += factor data[e] over such edges, of which any four have four different columns."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        c = _Code(context, builder, signature, args)
+        begin, end, names, p, weight, target = c.args
+        with c.steps(begin, end, 4) as (e, _):
+            places = [builder.gep(target, [j]) for j in c.columns(names, e)]
+            sums = []
+            for g, place in enumerate(places):
+                product = builder.fmul(builder.load(builder.gep(p, [c.plus(e, g)])), weight)
+                sums.append(builder.fadd(builder.load(place), product, flags=("contract",)))
+            for place, value in zip(places, sums, strict=True):
+                builder.store(value, place)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, columns, data, types.float64, out), code
 
 
 @intrinsic
@@ -96,7 +163,7 @@ def pull_four(typing: Any, first: Any, last: Any, columns: Any, data: Any, f: An
         c = _Code(context, builder, signature, args)
         begin, end, names, p, values, target, row = c.args
         parts = c.sums(GROUP)
-        with c.groups(begin, end) as (e, _):
+        with c.steps(begin, end, GROUP) as (e, _):
             for g, part in enumerate(parts):
                 here = c.plus(e, g)
                 c.add_product(part, c.load(c.at(p, c.times(here, ROWS))), c.repeated(values, c.column(names, here)))
@@ -115,7 +182,7 @@ def pull_four_twice(typing: Any, first: Any, last: Any, columns: Any, data: Any,
         c = _Code(context, builder, signature, args)
         begin, end, names, p, values, target, row = c.args
         ones, others = c.sums(GROUP // 2), c.sums(GROUP // 2)
-        with c.groups(begin, end) as (e, _):
+        with c.steps(begin, end, GROUP) as (e, _):
             for g in range(GROUP):
                 here = c.plus(e, g)
                 j, four = c.times(c.column(names, here), 2), c.load(c.at(p, c.times(here, ROWS)))

@@ -299,6 +299,16 @@ class NeighborGraph:
         _threads.over_rows(_sparse.renamed_rows, self._indptr, old, rank, begins, new)
         return Layout(NeighborGraph(indptr, indices, _sparse.EMPTY), self._indptr, begins, order)
 
+    @cached_property
+    def _runs(self) -> NDArray[np.int64]:
+        """The rows in the runs of a march."""
+        return _march.runs(self._indptr)
+
+    @cached_property
+    def _parts(self) -> NDArray[np.int64]:
+        """The rows in the parts of a step that scatters."""
+        return _march.parts(self._indptr)
+
     def nearest(self, k: int, pad: bool = False) -> tuple[NDArray[np.intp], Array]:
         """The k nearest others of every sample, nearest first: indices and distances, (m, k) each.
 
@@ -338,11 +348,6 @@ class Layout:
     indptr: IntArray  # of the graph
     begins: IntArray  # where each row of the graph begins in the pattern, (m,)
     order: NDArray[np.uint32] | None = None
-
-    @cached_property
-    def runs(self) -> NDArray[np.int64]:
-        """The rows of the pattern in the runs of a march."""
-        return _march.runs(self.pattern._indptr)
 
     def sort(self, f: Array) -> Array:
         return self._reordered(_sparse.gather, f)

@@ -166,13 +166,11 @@ class MarkovOperator(Chain):
         if not steps:
             return f.copy()
         layout, many = self.graph._layout, np.ascontiguousarray(f).reshape(len(f), -1)
-        pattern, order = layout.pattern, layout.order
-        if order is None:
-            order = np.arange(len(f), dtype=np.uint32)
+        pattern, order = layout.pattern, _march.AS_IT_IS if layout.order is None else layout.order
         matrix = (pattern._indptr, _sparse.unsigned(pattern._indices), self._stored)
         if forward:
-            return _march.transposed_power(matrix, many, order, steps).reshape(f.shape)
-        return _march.power(matrix, layout.runs, many, order, steps).reshape(f.shape)
+            return _march.transposed_power(matrix, pattern._parts, many, order, steps).reshape(f.shape)
+        return _march.power(matrix, pattern._runs, many, order, steps).reshape(f.shape)
 
     def _pull(self, f: Array) -> Array:
         return self._steps(f, 1, forward=False)
