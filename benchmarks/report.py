@@ -39,14 +39,15 @@ def times(value: float) -> str:
     return f"{value:.2f}×" if value < 10 else f"{value:.0f}×"
 
 
-def interleaved(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """The median seconds of each function, called in turn so that a slow moment hits them all."""
+def interleaved(functions: dict[str, Callable[[], Any]], repeats: int, in_a_row: int = 1) -> dict[str, float]:
+    """The median seconds of each function, called in turn, so that a slow moment hits them all, once or in a row."""
     taken: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repeats):
         for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            taken[name].append(time.perf_counter() - start)
+            for _ in range(in_a_row):
+                start = time.perf_counter()
+                function()
+                taken[name].append(time.perf_counter() - start)
     return {name: median(values) for name, values in taken.items()}
 
 

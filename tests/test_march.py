@@ -2,8 +2,11 @@
 
 import _thread
 import signal
+import subprocess
+import sys
 import threading
 import time
+import weakref
 from itertools import pairwise
 
 import numpy as np
@@ -49,6 +52,15 @@ def test_powers_are_those_of_the_matrix(matrix, threads, rng, columns, sort):
         np.testing.assert_allclose(
             _march.transposed_power(parts, few, f, order, steps)[rows], forward, rtol=1e-12, atol=1e-14
         )
+
+
+def test_columns_of_64_bits(matrix, rng):
+    P, (indptr, indices, data) = matrix
+    wide, f = (indptr.astype(np.int64), indices.astype(np.uint64), data), rng.normal(size=(700, 1))
+    found = _march.power(wide, _march.runs(indptr), f, _march.AS_IT_IS, 1)
+    np.testing.assert_allclose(found, P @ f, rtol=1e-12, atol=1e-14)
+    found = _march.transposed_power(wide, _march.parts(indptr), f, _march.AS_IT_IS, 1)
+    np.testing.assert_allclose(found, P.T @ f, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("columns", [1, 2, 5])
@@ -163,6 +175,57 @@ def test_helpers_that_are_busy_are_not_waited_for(matrix, monkeypatch, rng):
     finally:
         release.set()
     np.testing.assert_allclose(found[0], P @ f, rtol=1e-12, atol=1e-14)
+
+
+def test_a_helper_comes_whenever_it_is_called(matrix, monkeypatch, rng):
+    """Also in the moment in which it falls asleep: after some 50 µs of looking, and after 20 ms at its lock."""
+    P, parts = matrix
+    monkeypatch.setattr(_threads, "n_threads", lambda *_: 2)
+    f, cuts = rng.normal(size=(700, 1)), _march.runs(parts[0])
+    caller, came = threading.current_thread(), []
+
+    def loop(counters, own, helpers, count, arrived):
+        _sparse.wake(helpers, count)
+        if threading.current_thread() is caller:
+            came.append(arrived.wait(10))
+        arrived.set()
+        return True
+
+    for wait in rng.choice([0, 2e-5, 5e-5, 1e-4, 0.0199, 0.02, 0.0201], 150):
+        found = _march.power(parts, cuts, f, _march.AS_IT_IS, 1)  # after which it looks, then sleeps
+        end = time.perf_counter() + wait
+        while time.perf_counter() < end:
+            pass
+        _threads.together(loop, 2, threading.Event())
+    assert all(came)
+    np.testing.assert_allclose(found, P @ f, rtol=1e-12, atol=1e-14)
+
+
+def test_a_helper_does_not_keep_the_arrays_of_a_call(matrix, monkeypatch, rng):
+    _, parts = matrix
+    monkeypatch.setattr(_threads, "n_threads", lambda *_: 2)
+    out = weakref.ref(_march.power(parts, _march.runs(parts[0]), rng.normal(size=(700, 1)), _march.AS_IT_IS, 500))
+    end = time.monotonic() + 10
+    while out() is not None and time.monotonic() < end:
+        time.sleep(0.01)
+    assert out() is None
+
+
+def test_an_interpreter_ends_with_helpers_at_their_bells():
+    """At once after a step, and when they come back from their rest."""
+    code = (
+        "import sys, time, numpy as np, ordiff as od; from ordiff import _threads\n"
+        "_threads.n_threads = lambda *_: 2\n"
+        "X = np.random.default_rng(0).uniform(0, 1, (500, 2))\n"
+        "op = od.Kernel().operator(od.NeighborGraph.build(X, k=50), eps=0.002)\n"
+        "op.backward(np.ones(500), 50)\n"
+        "time.sleep(float(sys.argv[1]))"
+    )
+    for wait in ("0", "0.0195"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, wait], capture_output=True, text=True, timeout=120, check=True
+        )
+        assert done.stderr == ""
 
 
 def test_an_error_in_a_helper_reaches_the_caller_and_the_helper_lives_on():

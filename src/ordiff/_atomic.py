@@ -1,8 +1,8 @@
 """What the compiled loops of several threads share: counters, and locks to wait at.
 
-What a thread wrote before it changed a counter is seen by every thread that has read the change. Locks are the
-interpreter's own, by their addresses, and need no interpreter lock to wait at. Loops that use these functions are cached
-by the file that they are in: after a change here, touch `_sparse.py`.
+What a thread wrote before it changed a counter is seen by every thread that has read the change. Locks are those of the
+interpreter's own threads, by their addresses; to wait at them needs no interpreter lock. Loops that use these functions
+are cached by the file that they are in: after a change here, touch `_sparse.py`.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ def acquire(typing: Any, lock: Any, microseconds: Any) -> Any:
 
 @intrinsic
 def release(typing: Any, lock: Any) -> Any:
+    """Let one who waits for a lock have it."""
+
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         _call(builder, "PyThread_release_lock", ir.VoidType(), *args)
         return context.get_dummy_value()

@@ -61,9 +61,7 @@ def parts(indptr: IntArray) -> NDArray[np.int64]:
     return np.array(_threads.cuts(indptr, _threads.n_threads(int(indptr[-1]), max(_EDGES_PER_PART, 8 * len(indptr)))))
 
 
-def transposed_power(
-    matrix: Matrix, cuts: NDArray[np.int64], f: Array, order: NDArray[np.uint32], steps: int
-) -> Array:
+def transposed_power(matrix: Matrix, cuts: NDArray[np.int64], f: Array, order: NDArray[np.uint32], steps: int) -> Array:
     """(Pᵀ)^steps f. Rows are scattered in parts, each to an array of its own, which then are added.
 
     The parts are the same whoever does them, so the sums do not depend on the threads that came.

@@ -551,7 +551,7 @@ def wake(helpers, count):  # type: ignore[no-untyped-def]
         before = _atomic.exchange(own, BELL, _RUNG)
         if before == _ASLEEP:
             _atomic.release(own[LOCK])
-        count -= before == _ASLEEP or before == _LISTENING
+        count -= before in (_ASLEEP, _LISTENING)
 
 
 @_jit
@@ -586,8 +586,9 @@ def sleep(own, looks, microseconds):  # type: ignore[no-untyped-def]
 _TAKEN, _FINISHED = 0, 8
 # how often a thread looks whether the others are ready before it lets them have its core: about 100 µs
 _PATIENCE = 4_000
-# A helper that is done waits for its next call here: in Python it would be in the caller's way. It looks so often, about
-# 50 µs, which spares the caller of short steps to wake it, then sleeps so many µs. Meanwhile it keeps the call's arrays.
+# A helper that is done waits for its next call here: on its way back to Python it would meet the caller, and one would
+# wait for the other. It looks at its bell so often, about 50 µs, so that it need not be woken for the next of many
+# short calls, then sleeps so many µs. Meanwhile it keeps the arrays of the call.
 _LOOKS, _REST = 2_000, 20_000
 
 

@@ -107,11 +107,12 @@ def in_threads(work: Callable[[Any], Any], items: Sequence[Any], workers: int | 
 
 
 def together(loop: Callable[..., bool], workers: int, *args: Any) -> None:
-    """loop(counters, own, helpers, n, *args) in so many threads, which share its work by the counters, until all is done.
+    """loop(counters, own, helpers, count, *args) in so many threads, which share its work, until all is done.
 
-    For loops whose threads must wait for each other often: they do so without coming back to Python. The caller's loop
-    wakes n of the helpers. A loop that has waited or worked for long returns False, so that others get the core and an
-    interrupt is seen. Threads that come too late find nothing left to do, and the caller does not wait for them.
+    For loops whose threads must wait for each other often: they do so by the counters, without coming back to Python.
+    The caller's loop wakes so many of the helpers, in compiled code: one that came earlier would find the interpreter
+    lock taken, and sleep again. A loop that has waited or worked for long returns False, so that others get the core
+    and an interrupt is seen. Threads that come too late find nothing left to do, and the caller does not wait for them.
     """
     counters = np.zeros(16, np.int64)
     job, errors = [args], list[BaseException]()
@@ -160,17 +161,18 @@ class _Helpers:
 
     def expect(self, task: Task, times: int) -> None:
         """Have so many threads run the task when they are woken."""
-        if len(self.all) < times:
+        if len(self.all) < min(times, _MOST):
             self._start(min(times, _MOST))
         for _ in range(times):
             self._tasks.put(task)
 
     def _start(self, count: int) -> None:
         with self._starting:
-            for own in self._room[len(self.all) : count]:
+            while len(self.all) < count:
+                own = self._room[len(self.all)]
                 own[_sparse.LOCK] = _held_lock()
                 threading.Thread(target=self._work, args=(own,), name=_THREAD_NAME, daemon=True).start()
-            self.all = self._room[:count]
+                self.all = self._room[: len(self.all) + 1]
 
     def _work(self, own: IntArray) -> None:
         while True:

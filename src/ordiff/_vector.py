@@ -65,7 +65,10 @@ class _Code:
             place = self.builder.gep(columns, [self.plus(e, first)])
             two = self.builder.load(self.builder.bitcast(place, _long.as_pointer()))
             two.align = 4
-            found += [self.builder.and_(two, ir.Constant(_long, 2**32 - 1)), self.builder.lshr(two, ir.Constant(_long, 32))]
+            found += [
+                self.builder.and_(two, ir.Constant(_long, 2**32 - 1)),
+                self.builder.lshr(two, ir.Constant(_long, 32)),
+            ]
         return found
 
     def gathered(self, array: Any, columns: list[Any]) -> Any:
