@@ -37,12 +37,14 @@ def threads(request, monkeypatch):
 
 @pytest.mark.parametrize("columns", [1, 2, 5])
 @pytest.mark.parametrize("sort", [False, True])
-def test_powers_are_those_of_the_matrix(matrix, threads, rng, columns, sort):
+@pytest.mark.parametrize("few", [0, 10_000])
+def test_powers_are_those_of_the_matrix(matrix, threads, monkeypatch, rng, columns, sort, few):
     P, parts = matrix
+    monkeypatch.setattr(_march, "_FEW", few)
     f = rng.normal(size=(700, columns))
     order = rng.permutation(700).astype(np.uint32) if sort else _march.AS_IT_IS
     rows = order if sort else slice(None)
-    cuts, few = _march.runs(parts[0]), _march.parts(parts[0])
+    cuts, shares = _march.runs(parts[0]), _march.parts(parts[0])
     assert cuts.size >= 9
     for steps in (1, 2, 7):
         back, forward = f[rows], f[rows]
@@ -50,7 +52,7 @@ def test_powers_are_those_of_the_matrix(matrix, threads, rng, columns, sort):
             back, forward = P @ back, P.T @ forward
         np.testing.assert_allclose(_march.power(parts, cuts, f, order, steps)[rows], back, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(
-            _march.transposed_power(parts, few, f, order, steps)[rows], forward, rtol=1e-12, atol=1e-14
+            _march.transposed_power(parts, shares, f, order, steps)[rows], forward, rtol=1e-12, atol=1e-14
         )
 
 

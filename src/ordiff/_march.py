@@ -26,6 +26,9 @@ _SPELL = 40_000_000
 # edges of a run, and the most runs of a step for each thread
 _RUN, _RUNS = 4_096, 8
 
+# numbers of a function (256 KiB) that each thread sorts for itself and the caller puts back: if threads shared that, they
+# would wait for each other's memory longer than it takes
+_FEW = 32_768
 # the order of functions that are not sorted
 AS_IT_IS = np.empty(0, np.uint32)
 
@@ -52,7 +55,11 @@ def march(matrix: Matrix, cuts: NDArray[np.int64], steps: Array, *, back: bool, 
 def power(matrix: Matrix, cuts: NDArray[np.int64], f: Array, order: NDArray[np.uint32], steps: int) -> Array:
     """P^steps f for f (m, c); row i of the matrix is row order[i] of f, or row i if it is `AS_IT_IS`."""
     ring, out = np.empty((2, *f.shape)), np.empty(f.shape)
-    _together(_sparse.power, f.shape[1], matrix, cuts, steps, order, f, ring, out)
+    if f.size > _FEW:
+        _together(_sparse.power, f.shape[1], matrix, cuts, steps, order, f, ring, out)
+    else:
+        _together(_sparse.power, f.shape[1], matrix, cuts, steps, order, f, ring, out[:0])
+        _sparse.unsort_run(0, len(f), order, ring[steps % 2], out)
     return out
 
 

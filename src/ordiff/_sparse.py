@@ -348,12 +348,7 @@ def pull(start, stop, indptr, indices, data, f, out, onto):  # type: ignore[no-u
 def pull_one(start, stop, indptr, indices, data, f, out):  # type: ignore[no-untyped-def]
     """out += P f."""
     for i in range(start, stop):
-        first, last = indptr[i], indptr[i + 1]
-        fours = last - (last - first & 3)
-        total = _vector.pull_fours(first, fours, indices, data, f)
-        for e in range(fours, last):
-            total += data[e] * f[indices[e]]
-        out[i] += total
+        out[i] += _vector.pull_row(indptr, i, indices, data, f)
 
 
 @_jit
@@ -420,11 +415,7 @@ def push(start, stop, indptr, indices, data, mass, out):  # type: ignore[no-unty
 def push_one(start, stop, indptr, indices, data, mass, out):  # type: ignore[no-untyped-def]
     """out += Pᵀ mass; the columns of a row are all different."""
     for i in range(start, stop):
-        first, last = indptr[i], indptr[i + 1]
-        fours = last - (last - first & 3)
-        _vector.push_fours(first, fours, indices, data, mass[i], out)
-        for e in range(fours, last):
-            out[indices[e]] += data[e] * mass[i]
+        _vector.push_row(indptr, i, indices, data, mass[i], out)
 
 
 @_jit
@@ -589,7 +580,7 @@ _PATIENCE = 4_000
 # A helper that is done waits for its next call here: on its way back to Python it would meet the caller, and one would
 # wait for the other. It looks at its bell so often, about 50 µs, so that it need not be woken for the next of many
 # short calls, then sleeps so many µs. Meanwhile it keeps the arrays of the call.
-_LOOKS, _REST = 2_000, 20_000
+_LOOKS, _REST = 6_000, 20_000
 
 
 @_jit
@@ -639,19 +630,31 @@ def march(counters, own, helpers, count, spell, cuts, steps, indptr, indices, da
 
 @_jit
 def power(counters, own, helpers, count, spell, cuts, steps, indptr, indices, data, order, f, ring, out):  # type: ignore[no-untyped-def]
-    """Step 0 sorts f into the ring; the last one also puts its rows where they belong."""
+    """Stage 0 sorts f into the ring, stage s is step s; the last one also puts its rows where they belong.
+
+    Without an ``out`` each thread sorts f for itself, and the last rows stay sorted, in the ring.
+    """
     wake(helpers, count)
     runs = cuts.size - 1
+    apart = out.size == 0
+    first, skipped = ring[0], 0
+    if apart:
+        first, skipped = f, 1
+        if order.size > 0:
+            first = np.empty_like(f)
+            sort_run(0, f.shape[0], order, f, first)
+    stages = 1 + steps - skipped
     for _ in range(spell):
-        step, run = take_run(counters, own, runs, steps + 1)
-        if step < 0 or step > steps:
-            return step > steps
+        stage, run = take_run(counters, own, runs, stages)
+        if stage < 0 or stage == stages:
+            return stage == stages
+        step = stage + skipped
         a, b, here = cuts[run], cuts[run + 1], ring[step % 2]
         if step == 0:
             sort_run(a, b, order, f, here)
         else:
-            pull(a, b, indptr, indices, data, ring[(step + 1) % 2], here, False)
-        if step == steps:
+            pull(a, b, indptr, indices, data, first if step == 1 else ring[(step + 1) % 2], here, False)
+        if step == steps and not apart:
             unsort_run(a, b, order, here, out)
         finish_run(counters, own)
     return False
@@ -661,10 +664,9 @@ def power(counters, own, helpers, count, spell, cuts, steps, indptr, indices, da
 def transposed_power(  # type: ignore[no-untyped-def]
     counters, own, helpers, count, spell, cuts, steps, indptr, indices, data, order, f, here, parts, out
 ):
-    """Stage 0 sorts f; then each step is two stages: the parts are scattered, and added."""
+    """Each step is two stages: the parts are scattered, the first time from f, and added."""
     wake(helpers, count)
-    runs = cuts.size - 1
-    stages = 1 + 2 * steps
+    runs, stages = cuts.size - 1, 2 * steps
     for _ in range(spell):
         stage, run = take_run(counters, own, runs, stages)
         if stage < 0 or stage == stages:
@@ -672,7 +674,7 @@ def transposed_power(  # type: ignore[no-untyped-def]
         a, b = cuts[run], cuts[run + 1]
         if stage == 0:
             sort_run(a, b, order, f, here)
-        elif stage % 2 == 1:
+        if stage % 2 == 0:
             parts[run][:] = 0.0
             push(a, b, indptr, indices, data, here, parts[run])
         else:

@@ -31,8 +31,6 @@ class _Code:
             context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
             for kind, value in zip(signature.args, args, strict=True)
         ]
-        multiply_add = ir.FunctionType(_four, [_four, _four, _four])
-        self._multiply_add = cgutils.get_or_insert_function(builder.module, multiply_add, "llvm.fmuladd.v4f64")
 
     def at(self, array: Any, index: Any) -> Any:
         """The address of four numbers that begin at an index."""
@@ -52,9 +50,21 @@ class _Code:
     def plus(self, index: Any, number: int) -> Any:
         return self.builder.add(index, ir.Constant(index.type, number))
 
+    def row(self, indptr: Any, i: Any) -> tuple[Any, Any, Any, Any]:
+        """Where the edges of a row begin, where whole eights and whole fours of them end, and where they end."""
+        first, last = (self._index(indptr, self.plus(i, k), self.builder.sext) for k in (0, 1))
+        count = self.builder.sub(last, first)
+        eights, fours = (
+            self.builder.add(first, self.builder.and_(count, ir.Constant(i.type, -size))) for size in (8, 4)
+        )
+        return first, eights, fours, last
+
     def column(self, columns: Any, e: Any) -> Any:
-        j = self.builder.load(self.builder.gep(columns, [e]))
-        return j if j.type.width == e.type.width else self.builder.zext(j, e.type)
+        return self._index(columns, e, self.builder.zext)
+
+    def _index(self, array: Any, at: Any, extended: Any) -> Any:
+        value = self.builder.load(self.builder.gep(array, [at]))
+        return value if value.type.width == at.type.width else extended(value, at.type)
 
     def columns(self, columns: Any, e: Any) -> list[Any]:
         """Those of four edges; short ones two at a time, as halves of a long number."""
@@ -88,7 +98,13 @@ class _Code:
         return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_short, len(which)), which))
 
     def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
-        return self.builder.call(self._multiply_add, [a, b, c])
+        """a b + c, of numbers or of fours."""
+        name = "llvm.fmuladd.v4f64" if a.type == _four else "llvm.fmuladd.f64"
+        kind = ir.FunctionType(a.type, [a.type] * 3)
+        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, kind, name), [a, b, c])
+
+    def multiply_and_add_to(self, place: Any, a: Any, b: Any) -> None:
+        self.builder.store(self.multiply_add(a, b, self.builder.load(place)), place)
 
     def sums(self, count: int) -> list[Any]:
         """Sums that begin at 0."""
@@ -97,9 +113,6 @@ class _Code:
         for one in room:
             self.builder.store(zero, one)
         return room
-
-    def add_product(self, total: Any, a: Any, b: Any) -> None:
-        self.builder.store(self.multiply_add(a, b, self.builder.load(total)), total)
 
     def total(self, parts: list[Any]) -> Any:
         first, *others = (self.builder.load(part) for part in parts)
@@ -113,49 +126,56 @@ class _Code:
 
 
 @intrinsic
-def pull_fours(typing: Any, first: Any, last: Any, columns: Any, data: Any, f: Any) -> Any:
-    """Σ_e data[e] f[columns[e]] over the edges from first to last, a number of them that four divides."""
+def pull_row(typing: Any, indptr: Any, i: Any, columns: Any, data: Any, f: Any) -> Any:
+    """Σ_e data[e] f[columns[e]] over the edges e of row i."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         c = _Code(context, builder, signature, args)
-        begin, end, names, p, values = c.args
-        parts = c.sums(2)
+        ends, row, names, p, values = c.args
+        first, eights, fours, last = c.row(ends, row)
+        parts, rest = c.sums(2), cgutils.alloca_once_value(builder, ir.Constant(_number, 0.0))
 
         def add(part: Any, e: Any) -> None:
-            c.add_product(part, c.load(c.at(p, e)), c.gathered(values, c.columns(names, e)))
+            c.multiply_and_add_to(part, c.load(c.at(p, e)), c.gathered(values, c.columns(names, e)))
 
-        single = c.builder.and_(builder.sub(end, begin), ir.Constant(begin.type, 4))
-        eights = builder.sub(end, single)
-        with c.steps(begin, eights, 8) as (e, _):
+        with c.steps(first, eights, 8) as (e, _):
             add(parts[0], e)
             add(parts[1], c.plus(e, 4))
-        with builder.if_then(builder.icmp_unsigned("!=", single, ir.Constant(begin.type, 0))):
+        with builder.if_then(builder.icmp_unsigned("!=", eights, fours)):
             add(parts[0], eights)
+        with c.steps(fours, last, 1) as (e, _):
+            value = builder.load(builder.gep(values, [c.column(names, e)]))
+            c.multiply_and_add_to(rest, builder.load(builder.gep(p, [e])), value)
         four = c.total(parts)
         two = builder.fadd(c.shuffled(four, four, [0, 1]), c.shuffled(four, four, [2, 3]))
-        return builder.fadd(*(builder.extract_element(two, ir.Constant(_short, half)) for half in (0, 1)))
+        both = builder.fadd(*(builder.extract_element(two, ir.Constant(_short, half)) for half in (0, 1)))
+        return builder.fadd(both, builder.load(rest))
 
-    return types.float64(types.intp, types.intp, columns, data, f), code
+    return types.float64(indptr, types.intp, columns, data, f), code
 
 
 @intrinsic
-def push_fours(typing: Any, first: Any, last: Any, columns: Any, data: Any, factor: Any, out: Any) -> Any:
-    """out[columns[e]] += factor data[e] over such edges, of which any four have four different columns."""
+def push_row(typing: Any, indptr: Any, i: Any, columns: Any, data: Any, factor: Any, out: Any) -> Any:
+    """out[columns[e]] += factor data[e] over the edges e of row i, whose columns are all different."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         c = _Code(context, builder, signature, args)
-        begin, end, names, p, weight, target = c.args
-        with c.steps(begin, end, 4) as (e, _):
+        ends, row, names, p, weight, target = c.args
+        first, _, fours, last = c.row(ends, row)
+        with c.steps(first, fours, 4) as (e, _):
             places = [builder.gep(target, [j]) for j in c.columns(names, e)]
-            sums = []
-            for g, place in enumerate(places):
-                product = builder.fmul(builder.load(builder.gep(p, [c.plus(e, g)])), weight)
-                sums.append(builder.fadd(builder.load(place), product, flags=("contract",)))
+            sums = [
+                c.multiply_add(builder.load(builder.gep(p, [c.plus(e, g)])), weight, builder.load(place))
+                for g, place in enumerate(places)
+            ]
             for place, value in zip(places, sums, strict=True):
                 builder.store(value, place)
+        with c.steps(fours, last, 1) as (e, _):
+            place = builder.gep(target, [c.column(names, e)])
+            c.multiply_and_add_to(place, builder.load(builder.gep(p, [e])), weight)
         return context.get_dummy_value()
 
-    return types.void(types.intp, types.intp, columns, data, types.float64, out), code
+    return types.void(indptr, types.intp, columns, data, types.float64, out), code
 
 
 @intrinsic
@@ -169,7 +189,9 @@ def pull_four(typing: Any, first: Any, last: Any, columns: Any, data: Any, f: An
         with c.steps(begin, end, GROUP) as (e, _):
             for g, part in enumerate(parts):
                 here = c.plus(e, g)
-                c.add_product(part, c.load(c.at(p, c.times(here, ROWS))), c.repeated(values, c.column(names, here)))
+                c.multiply_and_add_to(
+                    part, c.load(c.at(p, c.times(here, ROWS))), c.repeated(values, c.column(names, here))
+                )
         place = c.at(target, row)
         c.store(builder.fadd(c.load(place), c.total(parts)), place)
         return context.get_dummy_value()
@@ -189,8 +211,8 @@ def pull_four_twice(typing: Any, first: Any, last: Any, columns: Any, data: Any,
             for g in range(GROUP):
                 here = c.plus(e, g)
                 j, four = c.times(c.column(names, here), 2), c.load(c.at(p, c.times(here, ROWS)))
-                c.add_product(ones[g % 2], four, c.repeated(values, j))
-                c.add_product(others[g % 2], four, c.repeated(values, c.plus(j, 1)))
+                c.multiply_and_add_to(ones[g % 2], four, c.repeated(values, j))
+                c.multiply_and_add_to(others[g % 2], four, c.repeated(values, c.plus(j, 1)))
         one, other = c.total(ones), c.total(others)
         for half, which in enumerate(([0, 4, 1, 5], [2, 6, 3, 7])):
             place = c.at(target, c.plus(c.times(row, 2), ROWS * half))
