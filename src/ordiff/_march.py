@@ -18,7 +18,7 @@ from ordiff import _sparse, _threads
 from ordiff._check import Array, IntArray
 
 # below so many edges times steps a second thread costs more than it saves
-_EDGES_PER_THREAD = 75_000
+_EDGES_PER_THREAD = 120_000
 # the same of one part of a step that scatters
 _EDGES_PER_PART = 50_000
 # edges times columns after which a thread comes back to Python, about 20 ms, if a run is not longer
@@ -26,8 +26,8 @@ _SPELL = 40_000_000
 # edges of a run, and the most runs of a step for each thread
 _RUN, _RUNS = 4_096, 8
 
-# numbers of a function (256 KiB) that each thread sorts for itself and the caller puts back: if threads shared that, they
-# would wait for each other's memory longer than it takes
+# numbers of a function (256 KiB) that each thread sorts for itself and the caller puts back: if threads shared that,
+# they would wait for each other's memory longer than it takes
 _FEW = 32_768
 # the order of functions that are not sorted
 AS_IT_IS = np.empty(0, np.uint32)
