@@ -366,12 +366,14 @@ def _learn(
         and b.penalty.ndim == 1  # that of values is the paper's
         for b in parameters.blocks
     )
+    nowhere = np.log(1e-11 / len(kept) if states.are_samples else 2 * _FLOOR / states.volumes.sum())
+    if before is not None:
+        a = _within_reach(problem, a, nowhere)
     solution, converged = _optimum(settings, problem, a, auto, updates)
     dynamics = solution.parameters.dynamics(solution.a)
     log_likelihood = objective.per_sample(dynamics)
     objective.release()
-    nowhere = 1e-11 / len(kept) if states.are_samples else 2 * _FLOOR / states.volumes.sum()
-    lost = np.flatnonzero(kept)[log_likelihood < np.log(nowhere)]
+    lost = np.flatnonzero(kept)[log_likelihood < nowhere]
     unreached = np.sort(np.concatenate([np.flatnonzero(far), lost]))
     if updates > 1 and lost.size == kept.sum() and not solution.interrupted:
         raise ValueError(
@@ -392,6 +394,22 @@ def _sampled(objective: Objective, weights: Array) -> Array:
     """How much the samples see of each state, on average, (N,)."""
     places = objective.observation.places
     return np.asarray(weights if places is None else weights @ places) / weights.sum()
+
+
+def _within_reach(problem: Problem, a: Array, nowhere: float) -> Array:
+    """Coefficients from which most samples are reached: what was learned on other states, or that with a flatter
+    ordering. From where nothing is reached, nothing shows the way; few functions may carry an ordering that badly."""
+    p, best = problem.parameters, (np.inf, a)
+    for share in (1.0, 0.5, 0.25, 0.0):
+        b = a.copy()
+        for block, part in zip(p.blocks, p.slices, strict=True):
+            if block.target == "ordering":
+                b[part] *= share
+        log_likelihood = problem.objective.per_sample(p.dynamics(b))
+        if problem.weights @ (log_likelihood < nowhere) < 0.5 * problem.n_samples:
+            return b
+        best = min(best, (-float(problem.weights @ log_likelihood), b), key=lambda one: one[0])
+    return best[1]
 
 
 def _optimum(settings: Any, problem: Problem, a: Array, auto: tuple[bool, ...], updates: int) -> tuple[Solution, bool]:
