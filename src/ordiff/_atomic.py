@@ -15,6 +15,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+_pointer, _int = ir.IntType(8).as_pointer(), ir.IntType(32)
+
 
 def _address(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     array = context.make_array(signature.args[0])(context, builder, args[0])
@@ -62,20 +64,25 @@ def replace(typing: Any, counters: Any, at: Any, old: Any, new: Any) -> Any:
     return types.boolean(counters, types.intp, types.int64, types.int64), code
 
 
+# instructions that wait some 10 to 40 ns, with their operands
+_PAUSES = {"x86_64": ("llvm.x86.sse2.pause",), "aarch64": ("llvm.aarch64.isb", 15)}
+_MACHINE = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
 @intrinsic
 def pause(typing: Any) -> Any:
     """For loops that look at a counter again and again: leaves more of a shared core to its other thread."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if platform.machine().lower() in ("x86_64", "amd64"):
-            kind = ir.FunctionType(ir.VoidType(), [])
-            builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse2.pause"), [])
+        machine = platform.machine().lower()
+        if found := _PAUSES.get(_MACHINE.get(machine, machine)):
+            name, *operands = found
+            values = [ir.Constant(_int, value) for value in operands]
+            kind = ir.FunctionType(ir.VoidType(), [_int] * len(values))
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
         return context.get_dummy_value()
 
     return types.void(), code
-
-
-_pointer, _long, _int = ir.IntType(8).as_pointer(), ir.IntType(64), ir.IntType(32)
 
 
 def _call(builder: Any, name: str, result: Any, lock: Any, *args: Any) -> Any:

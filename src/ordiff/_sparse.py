@@ -578,7 +578,7 @@ _TAKEN, _FINISHED = 0, 8
 # how often a thread looks whether the others are ready before it lets them have its core: about 100 µs
 _PATIENCE = 4_000
 # A helper that is done waits for its next call here: on its way back to Python it would meet the caller, and one would
-# wait for the other. It looks at its bell so often, about 50 µs, so that it need not be woken for the next of many
+# wait for the other. It looks at its bell so often, about 150 µs, so that it need not be woken for the next of many
 # short calls, then sleeps so many µs. Meanwhile it keeps the arrays of the call.
 _LOOKS, _REST = 6_000, 20_000
 
