@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from scipy.integrate import cumulative_trapezoid
 import ordiff as od
 from ordiff import passage
 from ordiff._check import SolveError
+from ordiff._elimination import Elimination
 from ordiff.passage import (
     committor,
     expected_occupancy,
@@ -286,15 +288,61 @@ def test_stationary_needs_one_closed_class():
     assert np.isnan(reactive_flux(chain(P), 1, 2).backward[0])
 
 
-@pytest.mark.parametrize("gap", [1e-30, 1e-200, 1e-310])
-def test_a_system_that_rounding_decides_is_an_error(gap, solver):
+def halves(gap):
     """Two halves that exchange mass so rarely that double precision cannot weigh one against the other."""
     rng = np.random.default_rng(0)
     P = np.kron(np.eye(2), rng.uniform(0.1, 1, (6, 6)))
     P /= P.sum(axis=1, keepdims=True)
     P[0, 6], P[6, 0] = gap, gap
+    return P
+
+
+def rational(moves, b):
+    """x of (D − B) x = b with D the row sums of B, whose last column is b's, in rational numbers."""
+    rows = [[Fraction(-value) for value in row] for row in moves]
+    for i, row in enumerate(rows):
+        row[i] = -sum((value for j, value in enumerate(row) if j != i), Fraction(0))
+        row[-1] = Fraction(b[i])
+    for k in range(len(rows)):
+        rows[k] = [value / rows[k][k] for value in rows[k]]
+        for i in range(len(rows)):
+            if i != k:
+                rows[i] = [value - rows[i][k] * other for value, other in zip(rows[i], rows[k], strict=True)]
+    return np.array([float(row[-1]) for row in rows])
+
+
+@pytest.mark.parametrize("gap", [1e-30, 1e-200])
+def test_a_chain_that_waits_for_ages(gap, solver):
+    """Every entry is right to rounding: states are eliminated without a subtraction."""
+    P = halves(gap)
+    found, fates = first_passage_time(chain(P), 3), fate_probabilities(chain(P), [[3], [4]])
+    free = np.delete(np.arange(12), 3)
+    ends = P[np.ix_(free, [*free, 3])]
+    np.testing.assert_allclose(found.mean[free], rational(ends, np.ones(11)), rtol=1e-12)
+    assert (found.mean[6:] > 1 / gap).all()
+    assert not np.isnan(found.second_moment).any()
+    free = np.delete(np.arange(12), [3, 4])
+    ends = np.column_stack([P[np.ix_(free, free)], P[free][:, [3, 4]].sum(axis=1)])
+    np.testing.assert_allclose(fates[free, 1], rational(ends, P[free, 4]), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("gap", "most"), [(1e-310, 6_000), (1e-30, 0)])
+def test_a_system_that_rounding_decides_is_an_error(gap, most, solver, monkeypatch):
+    monkeypatch.setattr(passage, "_MOST_ELIMINATED", most)
     with pytest.raises(SolveError, match="could not be solved"):
-        first_passage_time(chain(P), 3)
+        first_passage_time(chain(halves(gap)), 3)
+
+
+def test_elimination_in_blocks(rng):
+    N = 150
+    B = rng.random((N, N)) * (rng.random((N, N)) < 0.3)
+    np.fill_diagonal(B, 0.0)
+    leaving, b = 1e-3 * rng.random(N), rng.normal(size=N)
+    A = np.diag(B.sum(axis=1) + leaving) - B
+    found = Elimination(B.copy(), leaving)
+    np.testing.assert_allclose(found.solve(b), np.linalg.solve(A, b), rtol=1e-9)
+    np.testing.assert_allclose(found.solve(b, transposed=True), np.linalg.solve(A.T, b), rtol=1e-9)
+    np.testing.assert_allclose(found.solve(leaving), 1.0, rtol=1e-14)
 
 
 # ---------------------------------------------------------------------------------------------------------- input

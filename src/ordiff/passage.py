@@ -30,13 +30,16 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _check, _sparse
-from ordiff._check import Array
+from ordiff._check import Array, SolveError
+from ordiff._elimination import Elimination
 from ordiff.geometry import over_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.operator import Chain, MarkovOperator
 
 # Up to this many free states, and this many entries of P among them, the system is factored; beyond, GMRES.
 _MOST_FACTORED, _MOST_FACTORED_ENTRIES = 2_000, 1_000_000
+# Up to this many states are eliminated where neither will do: 300 MB.
+_MOST_ELIMINATED = 6_000
 # Aggregates of the coarse system that preconditions GMRES: at least, at most, and states in one.
 _COARSE, _STATES_PER_AGGREGATE = (500, 4_000), 20
 # Moves of the chain that weigh the states of an aggregate.
@@ -358,8 +361,7 @@ def _fates(stopped: _Stopped) -> Array:
         raise _check.unreachable(lost, "any of the terminal sets")
     fates = np.stack(stopped.sets, axis=1).astype(float)
     system = _System(stopped, ~inside)
-    found = np.stack([system.solve(b) for b in stopped.into[system.states].T], axis=1)
-    system.check_known(found.sum(axis=1))
+    found = system.certain(lambda: np.stack([system.solve(b) for b in stopped.into[system.states].T], axis=1))
     found = np.maximum(found, 0.0)
     fates[system.states] = found / found.sum(axis=1, keepdims=True)
     return fates
@@ -402,7 +404,9 @@ class _System:
     whose first iteration is the solution and whose second refines it; for many by two levels, a solve with the strong
     ties only before and after a direct solve for functions that are constant on aggregates of states. What is slow in a
     chain is either smooth or a small trap, so this takes some 30 iterations whatever the number of states. A product of
-    chains is preconditioned by the sum of its factors' I − Q, its first order.
+    chains is preconditioned by the sum of its factors' I − Q, its first order. Where the error is too large, because
+    the chain is so slow to leave that rounding decides, states are eliminated without a subtraction, if they are not
+    too many.
     """
 
     def __init__(self, stopped: _Stopped, free: NDArray[np.bool_]) -> None:
@@ -423,8 +427,12 @@ class _System:
             self.matrix = self._restricted(stopped.data, stopped.touching)
         self.exact = stopped.data is not None
         self._transposed: sp.csr_array | None = None
+        self._elimination: Elimination | None = None
         with np.errstate(all="ignore"):
-            self._precondition = _two_levels(self) if large else _factored(self.matrix)
+            try:
+                self._precondition = _two_levels(self) if large else _factored(self.matrix)
+            except SolveError as error:
+                self._eliminate(error)
 
     def _restricted(self, data: Array, touching: Array) -> sp.csr_array:
         """I − Q among the free states. Its diagonal is summed, as what is not put back: 1 − Q_ii would cancel."""
@@ -455,6 +463,15 @@ class _System:
 
     def solve(self, b: Array, *, transposed: bool = False) -> Array:
         """The solution, whose residual is small for certain."""
+        if self._elimination is None:
+            try:
+                return self._iterated(b, transposed)
+            except SolveError as error:
+                self._eliminate(error)
+        assert self._elimination is not None
+        return self._elimination.solve(b, transposed)
+
+    def _iterated(self, b: Array, transposed: bool) -> Array:
         with np.errstate(all="ignore"):  # what is not finite is found out
             x, iterations = _gmres(
                 lambda v: self.product(v, transposed), lambda v: self._precondition(v, transposed), b, self.size
@@ -469,9 +486,22 @@ class _System:
 
     def certify(self) -> None:
         """Solve for the known solution."""
-        self.check_known(self.solve(self.leaving))
+        self.certain(lambda: self.solve(self.leaving)[:, None])
 
-    def check_known(self, ones: Array) -> None:
+    def certain(self, solutions: Callable[[], Array]) -> Array:
+        """Solutions (size, r) that should add up to 1, when they nearly do."""
+        found = solutions()
+        try:
+            self._check_known(found.sum(axis=1))
+        except SolveError as error:
+            if self._elimination is not None:
+                raise
+            self._eliminate(error)
+            found = solutions()
+            self._check_known(found.sum(axis=1))
+        return found
+
+    def _check_known(self, ones: Array) -> None:
         """Is what should be 1 nearly 1?"""
         error = np.abs(ones - 1.0)
         if not error.max() <= _KNOWN:
@@ -479,6 +509,13 @@ class _System:
             raise _check.unsolved(
                 f"from state {self.states[at]} the chain ends with probability 1, which comes out {error[at]:.1g} off"
             )
+
+    def _eliminate(self, error: SolveError) -> None:
+        """From here on, solve by elimination; if that cannot be, the error."""
+        if not self.exact or self.size > _MOST_ELIMINATED:
+            raise error
+        with np.errstate(all="ignore"):
+            self._elimination = Elimination(np.maximum(-self.matrix.toarray(), 0.0), self.leaving)
 
 
 Solve = Callable[[Array, bool], Array]
