@@ -92,14 +92,14 @@ def _call(builder: Any, name: str, result: Any, lock: Any, *args: Any) -> Any:
 
 
 @intrinsic
-def acquire(typing: Any, lock: Any, microseconds: Any) -> Any:
-    """Wait for a lock so long, or, below 0, for ever; whether it was had."""
+def acquire(typing: Any, lock: Any) -> Any:
+    """Wait until a lock is released, and have it."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        status = _call(builder, "PyThread_acquire_lock_timed", _int, *args, ir.Constant(_int, 0))
-        return builder.icmp_signed("==", status, ir.Constant(_int, 1))
+        _call(builder, "PyThread_acquire_lock", _int, *args, ir.Constant(_int, 1))
+        return context.get_dummy_value()
 
-    return types.boolean(types.intp, types.int64), code
+    return types.void(types.intp), code
 
 
 @intrinsic

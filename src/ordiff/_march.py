@@ -19,8 +19,8 @@ from ordiff._check import Array, IntArray
 
 # below so many edges times steps a second thread costs more than it saves
 _EDGES_PER_THREAD = 120_000
-# the same of one part of a step that scatters
-_EDGES_PER_PART = 50_000
+# the same of one share of a step that scatters
+_EDGES_PER_SHARE = 50_000
 # edges times columns after which a thread comes back to Python, about 20 ms, if a run is not longer
 _SPELL = 40_000_000
 # edges of a run, and the most runs of a step for each thread
@@ -63,15 +63,15 @@ def power(matrix: Matrix, cuts: NDArray[np.int64], f: Array, order: NDArray[np.u
     return out
 
 
-def parts(indptr: IntArray) -> NDArray[np.int64]:
-    """Cuts of the rows into the parts of a step that scatters, which are few: each costs three passes over f."""
-    return np.array(_threads.cuts(indptr, _threads.n_threads(int(indptr[-1]), max(_EDGES_PER_PART, 8 * len(indptr)))))
+def shares(indptr: IntArray) -> NDArray[np.int64]:
+    """Cuts of the rows into the shares of a step that scatters, which are few: each costs three passes over f."""
+    return np.array(_threads.cuts(indptr, _threads.n_threads(int(indptr[-1]), max(_EDGES_PER_SHARE, 8 * len(indptr)))))
 
 
 def transposed_power(matrix: Matrix, cuts: NDArray[np.int64], f: Array, order: NDArray[np.uint32], steps: int) -> Array:
-    """(Pᵀ)^steps f. Rows are scattered in parts, each to an array of its own, which then are added.
+    """(Pᵀ)^steps f. Rows are scattered in shares, each to an array of its own, which then are added.
 
-    The parts are the same whoever does them, so the sums do not depend on the threads that came.
+    The shares are the same whoever does them, so the sums do not depend on the threads that came.
     """
     if _workers(matrix, steps) == 1:
         cuts = cuts[[0, -1]]
@@ -86,4 +86,5 @@ def _workers(matrix: Matrix, steps: int) -> int:
 
 def _together(loop: Any, columns: int, matrix: Matrix, cuts: NDArray[np.int64], steps: int, *args: Any) -> None:
     spell = max(1, _SPELL * (cuts.size - 1) // max(1, matrix[2].size * columns))
-    _threads.together(loop, _workers(matrix, steps), spell, cuts, steps, *matrix, *args)
+    workers = min(_workers(matrix, steps), cuts.size - 1)
+    _threads.together(loop, workers, spell, cuts, steps, *matrix, *args)

@@ -1,6 +1,6 @@
 """The compiled loops, and nothing else.
 
-Every loop works on a range of rows of one CSR pattern, without the interpreter lock: `_threads` runs it on all
+Nearly every loop works on a range of rows of one CSR pattern, without the interpreter lock: `_threads` runs it on all
 cores by giving each thread its own range. So there is one version of each loop, it compiles once (on first use,
 then cached on disk), and a result does not depend on the number of threads, except in rounding for `push`, which
 scatters.
@@ -39,7 +39,9 @@ def index_dtype(largest: int) -> type[np.signedinteger[Any]]:
 
 @_jit
 def self_and_sort(start, stop, indptr, indices):  # type: ignore[no-untyped-def]
-    """Each row gets its own index (in place of its last entry where it is missing), then is sorted."""
+    """Each row gets its own index (in place of its last entry where it is missing), then is sorted. Whether all entries
+    of each row are different."""
+    distinct = True
     for i in range(start, stop):
         row = indices[indptr[i] : indptr[i + 1]]
         found = False
@@ -49,6 +51,9 @@ def self_and_sort(start, stop, indptr, indices):  # type: ignore[no-untyped-def]
         if not found:
             row[row.size - 1] = i
         row.sort()
+        for e in range(1, row.size):
+            distinct &= row[e] != row[e - 1]
+    return distinct
 
 
 @_jit
@@ -530,12 +535,14 @@ def pull_quads(start, stop, indptr, columns, data, f, out, onto):  # type: ignor
 #     LOCK    the address of a lock at which it sleeps; 0 for a thread that is no helper
 
 HOLD, BELL, LOCK = 0, 1, 2
+# set by the helper before it looks for tasks; while it waits, awake or not; by the caller
 HEARD, _LISTENING, _ASLEEP, _RUNG = 0, 1, 2, 3
 
 
 @_jit
 def wake(helpers, count):  # type: ignore[no-untyped-def]
-    """Ring until so many have come that were idle. Who is busy looks for tasks when it is done."""
+    """Ring bells, one after the other, until so many idle helpers have been rung. A busy one looks for tasks when it is
+    done."""
     for own in helpers:
         if count <= 0:
             return
@@ -546,21 +553,22 @@ def wake(helpers, count):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def sleep(own, looks, microseconds):  # type: ignore[no-untyped-def]
-    """Until the bell is rung or, if it rang since it was set to `HEARD`, not at all.
+def sleep(own):  # type: ignore[no-untyped-def]
+    """Until the bell is rung; not at all if it was since it was set to `HEARD`."""
+    if _atomic.replace(own, BELL, HEARD, _ASLEEP):
+        _atomic.acquire(own[LOCK])
 
-    Looks at the bell so many times, then sleeps for so long, or, below 0, for as long as it takes.
-    """
+
+@_jit
+def listen(own, looks):  # type: ignore[no-untyped-def]
+    """The same, but give up after so many looks at the bell."""
     if not _atomic.replace(own, BELL, HEARD, _LISTENING):
         return
     for _ in range(looks):
         if _atomic.read(own, BELL) == _RUNG:
             return
         _atomic.pause()
-    if not _atomic.replace(own, BELL, _LISTENING, _ASLEEP) or _atomic.acquire(own[LOCK], microseconds):
-        return
-    if not _atomic.replace(own, BELL, _ASLEEP, HEARD):
-        _atomic.acquire(own[LOCK], -1)  # rung in the last moment: the lock is about to be released
+    _atomic.replace(own, BELL, _LISTENING, HEARD)
 
 
 # ------------------------------------------------------------------------------------ steps, by several threads
@@ -577,17 +585,16 @@ def sleep(own, looks, microseconds):  # type: ignore[no-untyped-def]
 _TAKEN, _FINISHED = 0, 8
 # how often a thread looks whether the others are ready before it lets them have its core: about 100 µs
 _PATIENCE = 4_000
-# A helper that is done waits for its next call here: on its way back to Python it would meet the caller, and one would
-# wait for the other. It looks at its bell so often, about 150 µs, so that it need not be woken for the next of many
-# short calls, then sleeps so many µs. Meanwhile it keeps the arrays of the call.
-_LOOKS, _REST = 6_000, 20_000
+# How often a helper that is done looks for its next call before it goes back to Python, about 150 µs: so it need not be
+# woken for the next of many short calls, and does not want the interpreter lock just when the caller does.
+_LOOKS = 6_000
 
 
 @_jit
 def take_run(counters, own, runs, steps):  # type: ignore[no-untyped-def]
     """The step and the run to do next, once all steps before are finished.
 
-    The step is ``steps`` when all are (a helper has had its rest then), and −1 after a long wait.
+    The step is ``steps`` when all are (a helper has listened for its next call then), and −1 after a long wait.
     """
     if own[HOLD] == 0:
         own[HOLD] = 1 + _atomic.add(counters, _TAKEN, 1)
@@ -600,7 +607,7 @@ def take_run(counters, own, runs, steps):  # type: ignore[no-untyped-def]
             return -1, 0
         _atomic.pause()
     if step == steps and own[LOCK] != 0:
-        sleep(own, _LOOKS, _REST)
+        listen(own, _LOOKS)
     return step, run - step * runs
 
 
@@ -637,12 +644,8 @@ def power(counters, own, helpers, count, spell, cuts, steps, indptr, indices, da
     wake(helpers, count)
     runs = cuts.size - 1
     apart = out.size == 0
-    first, skipped = ring[0], 0
-    if apart:
-        first, skipped = f, 1
-        if order.size > 0:
-            first = np.empty_like(f)
-            sort_run(0, f.shape[0], order, f, first)
+    first, skipped = (f, 1) if apart else (ring[0], 0)
+    unsorted = apart and order.size > 0
     stages = 1 + steps - skipped
     for _ in range(spell):
         stage, run = take_run(counters, own, runs, stages)
@@ -650,6 +653,9 @@ def power(counters, own, helpers, count, spell, cuts, steps, indptr, indices, da
             return stage == stages
         step = stage + skipped
         a, b, here = cuts[run], cuts[run + 1], ring[step % 2]
+        if step == 1 and unsorted:  # with a run in hand: f is the caller's only until all runs are finished
+            first, unsorted = np.empty_like(f), False
+            sort_run(0, f.shape[0], order, f, first)
         if step == 0:
             sort_run(a, b, order, f, here)
         else:

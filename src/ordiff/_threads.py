@@ -41,9 +41,9 @@ def cuts(indptr: IntArray, parts: int) -> list[int]:
     return [0, *np.searchsorted(indptr, targets).tolist(), len(indptr) - 1]
 
 
-def over_rows(loop: Callable[..., Any], indptr: IntArray, *args: Any) -> None:
+def over_rows(loop: Callable[..., Any], indptr: IntArray, *args: Any) -> list[Any]:
     """loop(start, stop, indptr, *args) over all rows, a range of rows per thread."""
-    over(edge_ranges(indptr), loop, indptr, *args)
+    return over(edge_ranges(indptr), loop, indptr, *args)
 
 
 def over_blocks(work: Callable[[int, int], Any], indptr: IntArray, *, threaded: bool) -> list[Any]:
@@ -110,9 +110,10 @@ def together(loop: Callable[..., bool], workers: int, *args: Any) -> None:
     """loop(counters, own, helpers, count, *args) in so many threads, which share its work, until all is done.
 
     For loops whose threads must wait for each other often: they do so by the counters, without coming back to Python.
-    The caller's loop wakes so many of the helpers, in compiled code: one that came earlier would find the interpreter
-    lock taken, and sleep again. A loop that has waited or worked for long returns False, so that others get the core
-    and an interrupt is seen. Threads that come too late find nothing left to do, and the caller does not wait for them.
+    A loop begins with `_sparse.wake`, so that the caller wakes so many helpers when it is in compiled code: one that
+    came earlier would find the interpreter lock taken, and sleep again. One that has waited or worked for long returns
+    False, so that others get the core and an interrupt is seen. Threads that come too late find nothing left to do, and
+    the caller does not wait for them: outside a run of theirs they must not touch its arrays.
     """
     counters = np.zeros(16, np.int64)
     job, errors = [args], list[BaseException]()
@@ -128,15 +129,18 @@ def together(loop: Callable[..., bool], workers: int, *args: Any) -> None:
             job.clear()  # all is done; or one is gone, who may hold work that the others would wait for
 
     count = 0 if threading.current_thread().name == _THREAD_NAME else workers - 1
-    if count:
-        _helpers.expect(lambda own: join(own, _NOBODY, 0), count)
-    join(np.zeros(_OWN, np.int64), _helpers.all, count)
+    try:
+        if count:
+            _helpers.expect(lambda own: join(own, _NOBODY, 0), count)
+        join(np.zeros(_OWN, np.int64), _helpers.bells, count)
+    finally:
+        job.clear()
     if errors:
         raise errors[0]
 
 
 _THREAD_NAME = "ordiff-loop"
-# numbers that a helper has of its own, a cache line; and the most helpers
+# numbers that a helper has of its own, as many as a cache line holds; and the most helpers
 _OWN, _MOST = 8, 1_024
 _NOBODY = np.zeros((0, _OWN), np.int64)
 
@@ -150,29 +154,29 @@ class _Helpers:
 
     def __init__(self) -> None:
         self._room = np.zeros((_MOST, _OWN), np.int64)
-        self.all = self._room[:0]  # what each has of its own: see `_sparse`
+        self.bells = self._room[:0]  # a row for each helper: see `_sparse`
         self._starting = threading.Lock()
         self._tasks: SimpleQueue[Task] = SimpleQueue()
 
     def call(self, task: Task, times: int) -> None:
         """Have so many threads run the task, soon."""
         self.expect(task, times)
-        _sparse.wake(self.all, times)
+        _sparse.wake(self.bells, times)
 
     def expect(self, task: Task, times: int) -> None:
         """Have so many threads run the task when they are woken."""
-        if len(self.all) < min(times, _MOST):
+        if len(self.bells) < min(times, _MOST):
             self._start(min(times, _MOST))
         for _ in range(times):
             self._tasks.put(task)
 
     def _start(self, count: int) -> None:
         with self._starting:
-            while len(self.all) < count:
-                own = self._room[len(self.all)]
+            while len(self.bells) < count:
+                own = self._room[len(self.bells)]
                 own[_sparse.LOCK] = _held_lock()
                 threading.Thread(target=self._work, args=(own,), name=_THREAD_NAME, daemon=True).start()
-                self.all = self._room[: len(self.all) + 1]
+                self.bells = self._room[: len(self.bells) + 1]
 
     def _work(self, own: IntArray) -> None:
         while True:
@@ -180,21 +184,25 @@ class _Helpers:
             try:
                 task = self._tasks.get_nowait()
             except Empty:
-                _sparse.sleep(own, 0, -1)
+                _sparse.sleep(own)
             else:
                 own[_sparse.HOLD] = 0
                 task(own)
                 del task  # and the arrays that it keeps
 
 
+_new_lock = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThread_allocate_lock", ctypes.pythonapi))
+_acquire_lock = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(
+    ("PyThread_acquire_lock", ctypes.pythonapi)
+)
+
+
 def _held_lock() -> int:
     """The address of a new lock of the interpreter, held, so that who acquires it waits until it is released."""
-    new, acquire = ctypes.pythonapi.PyThread_allocate_lock, ctypes.pythonapi.PyThread_acquire_lock
-    new.restype, acquire.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int)
-    lock: int | None = new()
+    lock: int | None = _new_lock()
     if lock is None:
         raise MemoryError("no lock could be made for another thread.")
-    acquire(lock, 1)
+    _acquire_lock(lock, 1)
     return lock
 
 

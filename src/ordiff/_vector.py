@@ -14,12 +14,21 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 ROWS, GROUP = 4, 4
 
 _number, _short, _long = ir.DoubleType(), ir.IntType(32), ir.IntType(64)
 _four = ir.VectorType(_number, ROWS)
+
+
+def _require(numbers: tuple[Any, ...], indices: tuple[Any, ...]) -> None:
+    """Addresses know nothing of strides and types: with others than contiguous float64 and integers do not compile."""
+    for array in numbers + indices:
+        right = array.dtype == types.float64 if array in numbers else isinstance(array.dtype, types.Integer)
+        if array.layout != "C" or not right:
+            raise TypingError(f"a contiguous array of float64 or indices is needed here; got {array}.")
 
 
 class _Code:
@@ -128,6 +137,7 @@ class _Code:
 @intrinsic
 def pull_row(typing: Any, indptr: Any, i: Any, columns: Any, data: Any, f: Any) -> Any:
     """Σ_e data[e] f[columns[e]] over the edges e of row i."""
+    _require((data, f), (indptr, columns))
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         c = _Code(context, builder, signature, args)
@@ -157,6 +167,7 @@ def pull_row(typing: Any, indptr: Any, i: Any, columns: Any, data: Any, f: Any) 
 @intrinsic
 def push_row(typing: Any, indptr: Any, i: Any, columns: Any, data: Any, factor: Any, out: Any) -> Any:
     """out[columns[e]] += factor data[e] over the edges e of row i, whose columns are all different."""
+    _require((data, out), (indptr, columns))
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         c = _Code(context, builder, signature, args)
@@ -181,6 +192,7 @@ def push_row(typing: Any, indptr: Any, i: Any, columns: Any, data: Any, factor: 
 @intrinsic
 def pull_four(typing: Any, first: Any, last: Any, columns: Any, data: Any, f: Any, out: Any, at: Any) -> Any:
     """out[at + r] += Σ_e data[e, r] f[columns[e]] over the columns from first to last, r = 0 … 3."""
+    _require((data, f, out), (columns,))
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         c = _Code(context, builder, signature, args)
@@ -202,6 +214,7 @@ def pull_four(typing: Any, first: Any, last: Any, columns: Any, data: Any, f: An
 @intrinsic
 def pull_four_twice(typing: Any, first: Any, last: Any, columns: Any, data: Any, f: Any, out: Any, at: Any) -> Any:
     """The same for two functions, (m, 2) flattened: out[2 (at + r) + c] += Σ_e data[e, r] f[2 columns[e] + c]."""
+    _require((data, f, out), (columns,))
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         c = _Code(context, builder, signature, args)

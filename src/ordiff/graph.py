@@ -31,9 +31,9 @@ def _read_only(array: Any) -> Any:
 class NeighborGraph:
     """A directed neighbour graph on m samples.
 
-    Row i of the CSR pattern (``indptr``, ``indices``) lists the neighbours of sample i in ascending order, itself
-    included; ``sqdist`` (E,) holds the squared distances. The arrays are read-only and shared by all that is built
-    on them. Make one with `build` or `from_distances`.
+    Row i of the CSR pattern (``indptr``, ``indices``) lists the neighbours of sample i in ascending order, each once,
+    itself included; ``sqdist`` (E,) holds the squared distances. The arrays are read-only and shared by all that is
+    built on them. Make one with `build` or `from_distances`.
     """
 
     def __init__(
@@ -124,7 +124,8 @@ class NeighborGraph:
         """Self in every row, rows sorted, exact squared distances."""
         assert indices.max() < len(X)
         assert (np.diff(indptr) > 0).all()
-        _threads.over_rows(_sparse.self_and_sort, indptr, _sparse.unsigned(indices))
+        distinct = _threads.over_rows(_sparse.self_and_sort, indptr, _sparse.unsigned(indices))
+        assert all(distinct)
         sqdist, m = np.empty(indices.size), len(X)
         summary = np.empty(m, np.intp), np.empty(m), np.empty(m)
         _threads.over_rows(_sparse.measure, indptr, _sparse.unsigned(indices), X, sqdist, *summary)
@@ -305,9 +306,9 @@ class NeighborGraph:
         return _march.runs(self._indptr)
 
     @cached_property
-    def _parts(self) -> NDArray[np.int64]:
-        """The rows in the parts of a step that scatters."""
-        return _march.parts(self._indptr)
+    def _shares(self) -> NDArray[np.int64]:
+        """The rows in the shares of a step that scatters."""
+        return _march.shares(self._indptr)
 
     def nearest(self, k: int, pad: bool = False) -> tuple[NDArray[np.intp], Array]:
         """The k nearest others of every sample, nearest first: indices and distances, (m, k) each.

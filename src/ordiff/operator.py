@@ -122,6 +122,7 @@ class MarkovOperator(Chain):
         twin: Callable[[], Generator] | None = None,
     ) -> None:
         self.graph, self.eps, self.kernel, self._twin = graph, eps, kernel, twin
+        data = np.ascontiguousarray(data, np.float64)
         self._stored = data if sorted else graph._layout.sort_edges(data)
         self.density = density.copy()
         self.density.flags.writeable = False
@@ -169,7 +170,7 @@ class MarkovOperator(Chain):
         pattern, order = layout.pattern, _march.AS_IT_IS if layout.order is None else layout.order
         matrix = (pattern._indptr, _sparse.unsigned(pattern._indices), self._stored)
         if forward:
-            return _march.transposed_power(matrix, pattern._parts, many, order, steps).reshape(f.shape)
+            return _march.transposed_power(matrix, pattern._shares, many, order, steps).reshape(f.shape)
         return _march.power(matrix, pattern._runs, many, order, steps).reshape(f.shape)
 
     def _pull(self, f: Array) -> Array:
