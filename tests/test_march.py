@@ -1,7 +1,6 @@
 """Steps by several threads: the same numbers whoever comes, and nobody waits for one who does not."""
 
 import _thread
-import mmap
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import ordiff as od
 from ordiff import _march, _quads, _sparse, _threads
 from ordiff._quads import Quads
 
@@ -237,24 +235,36 @@ def test_helpers_come_to_many_short_calls(matrix, monkeypatch, rng):
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14 * np.abs(expected).max())
 
 
-def test_no_one_reads_a_function_after_the_call(monkeypatch, rng):
-    """A helper that comes late must not touch the caller's memory, which may be gone."""
-    monkeypatch.setattr(_threads, "n_threads", lambda *_: 3)
-    X = rng.uniform(0, 1, (6000, 2))
-    op = od.Kernel().operator(od.NeighborGraph.build(X, k=45), eps=0.00015)
-    assert op.graph.n_edges > 200_000  # sorted
-    for _ in range(300):
-        memory = mmap.mmap(-1, 8 * 6000)
-        f = np.frombuffer(memory)
-        op.backward(f)
-        del f
-        end = time.monotonic() + 10
-        while True:
-            try:
-                memory.close()  # a segmentation fault if somebody still reads
-                break
-            except BufferError:  # a helper still has a reference
-                assert time.monotonic() < end
+LATE = """
+import ctypes, mmap, sys
+import numpy as np
+from ordiff import _sparse
+m = 8 * mmap.PAGESIZE // 8
+memory = mmap.mmap(-1, 8 * m)
+f = np.frombuffer(memory).reshape(-1, 1)
+address = ctypes.c_void_p(f.ctypes.data)
+assert ctypes.CDLL(None).mprotect(address, ctypes.c_size_t(8 * m), int(sys.argv[1])) == 0
+runs, steps = 4, 1
+counters = np.zeros(16, np.int64)
+counters[[0, 8]] = runs * (steps + 1) * int(sys.argv[2])  # as when all is finished, or nothing
+order, indptr = np.arange(m, dtype=np.uint32)[::-1].copy(), np.arange(m + 1, dtype=np.int32)
+ring, nobody, cuts = np.empty((2, m, 1)), np.zeros((0, 8), np.int64), np.linspace(0, m, runs + 1).astype(np.int64)
+arrays = (cuts, steps, indptr, order.copy(), np.ones(m), order, f, ring, ring[0, :0])
+assert _sparse.power(counters, np.zeros(8, np.int64), nobody, 0, 100, *arrays)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is protected as on Linux")
+def test_a_late_helper_does_not_touch_the_callers_function():
+    """It may be gone. Here it may not be read, which ends the process."""
+    nothing, read = "0", "1"
+
+    def code(*args):
+        return subprocess.run([sys.executable, "-c", LATE, *args], capture_output=True, timeout=120).returncode
+
+    assert code(read, "0") == 0
+    assert code(nothing, "0") == -signal.SIGSEGV
+    assert code(nothing, "1") == 0
 
 
 def test_a_helper_does_not_keep_the_arrays_of_a_call(matrix, monkeypatch, rng):

@@ -456,3 +456,14 @@ def test_errors(surface, call, message):
     graph = od.NeighborGraph.build(surface.X, k=10)
     with pytest.raises(ValueError, match=message):
         call(od.Kernel(surface.l), graph)
+
+
+def test_edge_values_of_any_layout_and_type(rng):
+    graph = od.NeighborGraph.build(rng.uniform(0, 1, (300, 2)), k=20)
+    data = od.Kernel().operator(graph, eps=0.002).matrix.data
+    f = rng.normal(size=300)
+    expected = graph.matrix(data) @ f
+    for other in (np.column_stack([data, data])[:, 0], data.astype(np.float32)):
+        op = od.MarkovOperator(graph, other, 0.002, np.ones(300))
+        np.testing.assert_allclose(op @ f, expected, atol=1e-6)
+        np.testing.assert_allclose(op.forward(f), graph.matrix(data).T @ f, atol=1e-6)
