@@ -696,33 +696,38 @@ def add_parts(start, stop, parts, out):  # type: ignore[no-untyped-def]
     """out = Σ_p parts_p; one long loop for each part, also if there is one column."""
     columns = out.shape[1]
     target = out.reshape(-1)[start * columns : stop * columns]
-    target[:] = parts[0].reshape(-1)[start * columns : stop * columns]
-    for p in range(1, parts.shape[0]):
+    for p in range(parts.shape[0]):
         source = parts[p].reshape(-1)[start * columns : stop * columns]
-        for e in range(target.size):
-            target[e] += source[e]
+        if p == 0:
+            for e in range(target.size):
+                target[e] = source[e]
+        else:
+            for e in range(target.size):
+                target[e] += source[e]
 
 
 @_jit
 def sort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
     """out_i = f_order[i]; without an order, f_i."""
-    if order.size == 0:
-        out[start:stop] = f[start:stop]
-    elif f.shape[1] == 1:
+    if f.shape[1] == 1 and order.size > 0:
         gather(start, stop, order, f.reshape(-1), out.reshape(-1))
-    else:
-        gather(start, stop, order, f, out)
+        return
+    for i in range(start, stop):
+        source = order[i] if order.size > 0 else i
+        for c in range(f.shape[1]):  # `out[i] = f[source]` would take seconds to compile, for the text of its errors
+            out[i, c] = f[source, c]
 
 
 @_jit
 def unsort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
-    """out_order[i] = f_i; without an order, out_i."""
-    if order.size == 0:
-        out[start:stop] = f[start:stop]
-    elif f.shape[1] == 1:
+    """out_order[i] = f_i; without an order, out_i = f_i."""
+    if f.shape[1] == 1 and order.size > 0:
         scatter(start, stop, order, f.reshape(-1), out.reshape(-1))
-    else:
-        scatter(start, stop, order, f, out)
+        return
+    for i in range(start, stop):
+        target = order[i] if order.size > 0 else i
+        for c in range(f.shape[1]):
+            out[target, c] = f[i, c]
 
 
 # ------------------------------------------------------------------------------------------- likelihoods
