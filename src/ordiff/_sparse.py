@@ -159,7 +159,9 @@ def copy_rows(start, stop, indptr, source, target, values, out):  # type: ignore
     """Edge values of rows that begin at source[i] are copied to target[i] and on; indptr gives their lengths."""
     for i in range(start, stop):
         size = indptr[i + 1] - indptr[i]
-        out[target[i] : target[i] + size] = values[source[i] : source[i] + size]
+        old, new = values[source[i] : source[i] + size], out[target[i] : target[i] + size]
+        for e in range(size):  # `new[:] = old` would take seconds to compile, for the text of its errors
+            new[e] = old[e]
 
 
 @_jit
@@ -714,7 +716,7 @@ def sort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
         return
     for i in range(start, stop):
         source = order[i] if order.size > 0 else i
-        for c in range(f.shape[1]):  # `out[i] = f[source]` would take seconds to compile, for the text of its errors
+        for c in range(f.shape[1]):  # see `copy_rows`
             out[i, c] = f[source, c]
 
 
