@@ -51,6 +51,13 @@ def interleaved(functions: dict[str, Callable[[], Any]], repeats: int, in_a_row:
     return {name: median(values) for name, values in taken.items()}
 
 
+def stolen() -> tuple[float, float]:
+    """The time that the host of a virtual machine gave to others, and all time, of all cores so far; Linux."""
+    stat = Path("/proc/stat")
+    ticks = [float(word) for word in stat.read_text().split("\n")[0].split()[1:9]] if stat.exists() else [0.0] * 8
+    return ticks[7], sum(ticks)
+
+
 def machine() -> str:
     """Processor, cores, Python, library versions."""
     model = platform.processor() or platform.machine()
