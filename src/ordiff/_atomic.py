@@ -23,14 +23,22 @@ def _address(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     return builder.gep(array.data, [args[1]])
 
 
+def _changed(how: str) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.atomic_rmw(how, _address(context, builder, signature, args), args[2], "acq_rel")
+
+    return code
+
+
+def _call(builder: Any, name: str, result: Any, *values: Any) -> Any:
+    kind = ir.FunctionType(result, [value.type for value in values])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
+
+
 @intrinsic
 def add(typing: Any, counters: Any, at: Any, by: Any) -> Any:
     """counters[at] += by, and what it was before; int64."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.atomic_rmw("add", _address(context, builder, signature, args), args[2], "acq_rel")
-
-    return types.int64(counters, types.intp, types.int64), code
+    return types.int64(counters, types.intp, types.int64), _changed("add")
 
 
 @intrinsic
@@ -46,11 +54,7 @@ def read(typing: Any, counters: Any, at: Any) -> Any:
 @intrinsic
 def exchange(typing: Any, counters: Any, at: Any, value: Any) -> Any:
     """counters[at] = value, and what it was before; int64."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.atomic_rmw("xchg", _address(context, builder, signature, args), args[2], "acq_rel")
-
-    return types.int64(counters, types.intp, types.int64), code
+    return types.int64(counters, types.intp, types.int64), _changed("xchg")
 
 
 @intrinsic
@@ -65,7 +69,10 @@ def replace(typing: Any, counters: Any, at: Any, old: Any, new: Any) -> Any:
 
 
 # instructions that wait some 10 to 40 ns, with their operands
-_PAUSES = {"x86_64": ("llvm.x86.sse2.pause",), "aarch64": ("llvm.aarch64.isb", 15)}
+_PAUSES: dict[str, tuple[str, tuple[int, ...]]] = {
+    "x86_64": ("llvm.x86.sse2.pause", ()),
+    "aarch64": ("llvm.aarch64.isb", (15,)),
+}
 _MACHINE = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
@@ -76,19 +83,11 @@ def pause(typing: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         machine = platform.machine().lower()
         if found := _PAUSES.get(_MACHINE.get(machine, machine)):
-            name, *operands = found
-            values = [ir.Constant(_int, value) for value in operands]
-            kind = ir.FunctionType(ir.VoidType(), [_int] * len(values))
-            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
+            name, operands = found
+            _call(builder, name, ir.VoidType(), *(ir.Constant(_int, value) for value in operands))
         return context.get_dummy_value()
 
     return types.void(), code
-
-
-def _call(builder: Any, name: str, result: Any, lock: Any, *args: Any) -> Any:
-    values = [builder.inttoptr(lock, _pointer), *args]
-    kind = ir.FunctionType(result, [value.type for value in values])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
 
 
 @intrinsic
@@ -96,7 +95,7 @@ def acquire(typing: Any, lock: Any) -> Any:
     """Wait until a lock is released, and have it."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _call(builder, "PyThread_acquire_lock", _int, *args, ir.Constant(_int, 1))
+        _call(builder, "PyThread_acquire_lock", _int, builder.inttoptr(args[0], _pointer), ir.Constant(_int, 1))
         return context.get_dummy_value()
 
     return types.void(types.intp), code
@@ -107,7 +106,7 @@ def release(typing: Any, lock: Any) -> Any:
     """Let one who waits for a lock have it."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _call(builder, "PyThread_release_lock", ir.VoidType(), *args)
+        _call(builder, "PyThread_release_lock", ir.VoidType(), builder.inttoptr(args[0], _pointer))
         return context.get_dummy_value()
 
     return types.void(types.intp), code

@@ -38,7 +38,7 @@ from ordiff.operator import Chain, MarkovOperator
 
 # Up to this many free states, and this many entries of P among them, the system is factored; beyond, GMRES.
 _MOST_FACTORED, _MOST_FACTORED_ENTRIES = 2_000, 1_000_000
-# Up to this many states are eliminated where neither will do: 300 MB.
+# Up to this many states are eliminated where neither will do: 300 MB, and as much while it is done.
 _MOST_ELIMINATED = 6_000
 # Aggregates of the coarse system that preconditions GMRES: at least, at most, and states in one.
 _COARSE, _STATES_PER_AGGREGATE = (500, 4_000), 20
@@ -490,13 +490,14 @@ class _System:
 
     def certain(self, solutions: Callable[[], Array]) -> Array:
         """Solutions (size, r) that should add up to 1, when they nearly do."""
-        found = solutions()
+        eliminated, found = self._elimination is not None, solutions()
         try:
             self._check_known(found.sum(axis=1))
         except SolveError as error:
-            if self._elimination is not None:
+            if eliminated:
                 raise
-            self._eliminate(error)
+            if self._elimination is None:  # else some of the solutions were found before
+                self._eliminate(error)
             found = solutions()
             self._check_known(found.sum(axis=1))
         return found
@@ -514,8 +515,10 @@ class _System:
         """From here on, solve by elimination; if that cannot be, the error."""
         if not self.exact or self.size > _MOST_ELIMINATED:
             raise error
+        moves = self.matrix.toarray()
+        np.maximum(np.negative(moves, out=moves), 0.0, out=moves)
         with np.errstate(all="ignore"):
-            self._elimination = Elimination(np.maximum(-self.matrix.toarray(), 0.0), self.leaving)
+            self._elimination = Elimination(moves, self.leaving)
 
 
 Solve = Callable[[Array, bool], Array]

@@ -400,13 +400,13 @@ def _within_reach(problem: Problem, a: Array, nowhere: float) -> Array:
     """Coefficients from which most samples are reached: what was learned on other states, or that with a flatter
     ordering. From where nothing is reached, nothing shows the way; few functions may carry an ordering that badly."""
     p, best = problem.parameters, (np.inf, a)
-    if all(block.target != "ordering" for block in p.blocks):
+    orderings = [part for block, part in zip(p.blocks, p.slices, strict=True) if block.target == "ordering"]
+    if not orderings:
         return a
     for share in (1.0, 0.5, 0.25, 0.0):
         b = a.copy()
-        for block, part in zip(p.blocks, p.slices, strict=True):
-            if block.target == "ordering":
-                b[part] *= share
+        for part in orderings:
+            b[part] *= share
         log_likelihood = problem.objective.per_sample(p.dynamics(b))
         if problem.weights @ (log_likelihood < nowhere) < 0.5 * problem.n_samples:
             return b
