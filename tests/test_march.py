@@ -8,12 +8,14 @@ import threading
 import time
 import weakref
 from itertools import pairwise
+from queue import SimpleQueue
 
+import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ordiff import _march, _quads, _sparse, _threads
+from ordiff import _atomic, _march, _quads, _sparse, _threads
 from ordiff._quads import Quads
 
 
@@ -169,38 +171,75 @@ def test_helpers_that_are_busy_are_not_waited_for(matrix, monkeypatch, rng):
     _march.power(parts, _march.runs(parts[0]), f, none, 1)  # compiled
     found = []
     caller = threading.Thread(target=lambda: found.append(_march.power(parts, _march.runs(parts[0]), f, none, 1)))
-    _threads._helpers.call(lambda own: release.wait(), len(_threads._helpers.bells))
-    try:
-        caller.start()
-        caller.join(20)
-        assert not caller.is_alive()
-    finally:
-        release.set()
+    with _threads._helpers.called(release.wait, len(_threads._helpers.bells(1))):
+        try:
+            caller.start()
+            caller.join(20)
+            assert not caller.is_alive()
+        finally:
+            release.set()
     np.testing.assert_allclose(found[0], P @ f, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("looks", [0, 300, 1_000_000])
-def test_a_bell_is_never_missed(looks, rng):
-    """Rung before, while and after a helper listens and falls asleep, it comes each time."""
-    own = np.zeros(8, np.int64)
-    own[_sparse.LOCK] = _threads._held_lock()
-    ready, heard, rounds = threading.Event(), threading.Semaphore(0), 1000
+@pytest.fixture
+def helper():
+    """A row for a helper's numbers, which nobody reads yet; and counters."""
+    own, counters = np.zeros((1, 8), np.int64), np.zeros(_sparse.COUNTERS, np.int64)
+    own[0, _sparse.LOCK], counters[_sparse.NAP] = _threads._held_lock(), _threads._held_lock()
+    return own, counters
 
-    def helper():
-        for _ in range(rounds):
-            own[_sparse.BELL] = _sparse.HEARD
-            ready.set()
-            _sparse.listen(own, looks)
-            _sparse.sleep(own)
-            heard.release()
 
-    threading.Thread(target=helper, daemon=True).start()
-    for wait in rng.uniform(0, 6e-5, rounds):
-        assert ready.wait(20)  # and compiled
-        ready.clear()
+def idle(own):
+    end = time.monotonic() + 20
+    while own[0, _sparse.BELL] not in (_sparse._AWAKE, _sparse._ASLEEP):
+        assert time.monotonic() < end
+
+
+def test_a_task_is_never_missed(helper, rng):
+    """Called while it is busy, falls asleep or is asleep, a helper comes each time."""
+    own, _ = helper
+    heard = SimpleQueue()
+
+    def serve():
+        while True:
+            _sparse.serve(own[0])
+            heard.put(None)
+
+    threading.Thread(target=serve, daemon=True).start()
+    for wait in rng.uniform(0, 6e-5, 1000):
         pass_time(wait)
-        _sparse.wake(own[None], 1)
-        assert heard.acquire(timeout=20)
+        _sparse.call(own, 1, _sparse.TASK)
+        heard.get(timeout=20)
+
+
+@numba.njit(nogil=True)
+def meet(counters, number, looks):
+    """Until two have come, but not for ever."""
+    _atomic.add(counters, 0, 1)
+    for _ in range(200_000_000):
+        if _atomic.read(counters, 0) >= 2 * number:
+            return looks
+        _atomic.pause()
+    return looks
+
+
+@numba.njit(nogil=True)
+def call_and_meet(helpers, counters, number, looks):
+    job = _atomic.job(meet, (counters, number, looks))
+    _sparse.call(helpers, 1, job)
+    meet(counters, number, looks)
+    return _sparse.call_off(helpers, counters, job)
+
+
+@pytest.mark.parametrize("looks", [0, 1000, 40_000])
+def test_a_job_is_never_missed(helper, rng, looks):
+    """Called while it looks at its bell, falls asleep or is asleep, a helper comes each time."""
+    own, counters = helper
+    threading.Thread(target=_sparse.serve, args=(own[0],), daemon=True).start()
+    for number, wait in enumerate(rng.uniform(0, 1.5e-4, 1000), start=1):
+        pass_time(wait)
+        call_and_meet(own, counters, number, looks)
+        assert counters[0] == 2 * number
 
 
 def pass_time(seconds):
@@ -210,71 +249,55 @@ def pass_time(seconds):
         pass
 
 
-def test_helpers_come_to_many_short_calls(matrix, monkeypatch, rng):
-    """Whatever they did before: in the middle of a call, listening after it, or asleep."""
-    P, parts = matrix
-    monkeypatch.setattr(_threads, "n_threads", lambda *_: 2)
-    f, cuts = rng.normal(size=(700, 1)), _march.runs(parts[0])
-    caller, came = threading.current_thread(), []
-
-    def loop(counters, own, helpers, count, arrived):
-        _sparse.wake(helpers, count)
-        if threading.current_thread() is caller:
-            came.append(arrived.wait(10))
-        arrived.set()
-        return True
-
-    for wait in rng.choice([0, 5e-5, 1.3e-4, 1.5e-4, 1.7e-4, 0.001], 200):
-        found = _march.power(parts, cuts, f, _march.AS_IT_IS, 200)  # long enough for a helper to take part
-        pass_time(wait)
-        _threads.together(loop, 2, threading.Event())
-    assert all(came)
-    expected = f
-    for _ in range(200):
-        expected = P @ expected
-    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14 * np.abs(expected).max())
+@numba.njit(nogil=True)
+def linger(counters):
+    """Begin, and be done with it some 50 ms later."""
+    _atomic.add(counters, 0, 1)
+    for _ in range(2_000_000):
+        _atomic.pause()
+    _atomic.add(counters, 1, 1)
+    return 0
 
 
-LATE = """
-import ctypes, mmap, sys
-import numpy as np
-from ordiff import _sparse
-m = 8 * mmap.PAGESIZE // 8
-memory = mmap.mmap(-1, 8 * m)
-f = np.frombuffer(memory).reshape(-1, 1)
-address = ctypes.c_void_p(f.ctypes.data)
-assert ctypes.CDLL(None).mprotect(address, ctypes.c_size_t(8 * m), int(sys.argv[1])) == 0
-runs, steps = 4, 1
-counters = np.zeros(16, np.int64)
-counters[[0, 8]] = runs * (steps + 1) * int(sys.argv[2])  # as when all is finished, or nothing
-order, indptr = np.arange(m, dtype=np.uint32)[::-1].copy(), np.arange(m + 1, dtype=np.int32)
-ring, nobody, cuts = np.empty((2, m, 1)), np.zeros((0, 8), np.int64), np.linspace(0, m, runs + 1).astype(np.int64)
-arrays = (cuts, steps, indptr, order.copy(), np.ones(m), order, f, ring, ring[0, :0])
-assert _sparse.power(counters, np.zeros(8, np.int64), nobody, 0, 100, *arrays)
-"""
+@numba.njit(nogil=True)
+def call_and_leave(helpers, counters, begun):
+    """The job's own share is nothing; ``begun``: not before the helper is at it."""
+    job = _atomic.job(linger, (counters,))
+    _sparse.call(helpers, 1, job)
+    while _atomic.read(counters, 0) < begun:
+        _atomic.pause()
+    return _sparse.call_off(helpers, counters, job)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is protected as on Linux")
-def test_a_late_helper_does_not_touch_the_callers_function():
-    """It may be gone. Here it may not be read, which ends the process."""
-    nothing, read = "0", "1"
-
-    def code(*args):
-        return subprocess.run([sys.executable, "-c", LATE, *args], capture_output=True, timeout=120).returncode
-
-    assert code(read, "0") == 0
-    assert code(nothing, "0") == -signal.SIGSEGV
-    assert code(nothing, "1") == 0
+def test_a_call_ends_when_nobody_is_at_it(helper):
+    own, counters = helper
+    call_and_leave(own, counters, 0)  # called off before the helper is there
+    assert own[0, _sparse.BELL] == _sparse._AWAKE
+    threading.Thread(target=_sparse.serve, args=(own[0],), daemon=True).start()
+    call_and_leave(own, counters, 1)  # waited for
+    assert counters[1] == counters[0] == 1
 
 
-def test_a_helper_does_not_keep_the_arrays_of_a_call(matrix, monkeypatch, rng):
+def test_loops_that_return_nothing_are_no_jobs(helper):
+    @numba.njit
+    def nothing(counters):
+        counters[0] = 1
+
+    @numba.njit
+    def wrong(counters):
+        return _atomic.job(nothing, (counters,))
+
+    with pytest.raises(numba.TypingError, match="must return an int64"):
+        wrong(helper[1])
+
+
+def test_no_array_of_a_call_is_kept(matrix, monkeypatch, rng):
     _, parts = matrix
     monkeypatch.setattr(_threads, "n_threads", lambda *_: 2)
-    out = weakref.ref(_march.power(parts, _march.runs(parts[0]), rng.normal(size=(700, 1)), _march.AS_IT_IS, 500))
-    end = time.monotonic() + 10
-    while out() is not None and time.monotonic() < end:
-        time.sleep(0.01)
+    f = rng.normal(size=(700, 1))
+    out = weakref.ref(_march.power(parts, _march.runs(parts[0]), f, _march.AS_IT_IS, 500))
     assert out() is None
+    f.resize((800, 1))  # an error if anybody else has it
 
 
 def test_an_interpreter_ends_with_helpers_at_their_bells():
@@ -294,45 +317,6 @@ def test_an_interpreter_ends_with_helpers_at_their_bells():
         assert done.stderr == ""
 
 
-def test_an_error_in_a_helper_reaches_the_caller_and_the_helper_lives_on():
-    caller, at_work = threading.current_thread(), threading.Event()
-
-    def loop(counters, own, helpers, count):
-        _sparse.wake(helpers, count)
-        if threading.current_thread() is caller:
-            return not at_work.wait(10)
-        at_work.set()
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        _threads.together(loop, 2)
-    both = threading.Barrier(2, timeout=10)
-    _threads.in_threads(lambda _: both.wait(), range(2), 2)
-
-
-def test_an_interrupted_caller_leaves_nobody_waiting():
-    """The caller goes away with a run in its hands: the helper gives up instead of waiting for it for ever."""
-    caller, waits = threading.current_thread(), []
-    at_work = threading.Event()
-
-    def loop(counters, own, helpers, count):
-        _sparse.wake(helpers, count)
-        if threading.current_thread() is caller:
-            assert at_work.wait(10)
-            raise KeyboardInterrupt
-        at_work.set()
-        waits.append(time.monotonic())
-        return False
-
-    with pytest.raises(KeyboardInterrupt):
-        _threads.together(loop, 2)
-    assert _threads.in_threads(str, [1, 2], 2) == ["1", "2"]
-    time.sleep(0.05)
-    count = len(waits)
-    time.sleep(0.05)
-    assert len(waits) == count
-
-
 def test_long_marches_can_be_interrupted(matrix, monkeypatch, rng):
     _, parts = matrix
     monkeypatch.setattr(_threads, "n_threads", lambda *_: 2)
@@ -348,4 +332,5 @@ def test_long_marches_can_be_interrupted(matrix, monkeypatch, rng):
                 power()
     finally:
         signal.signal(signal.SIGINT, before)
+    idle(_threads._helpers.bells(1)[:1])
     assert _threads.in_threads(str, [1, 2], 2) == ["1", "2"]

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -26,11 +27,24 @@ def test_others_share_the_work():
 def test_a_late_helper_is_not_waited_for():
     """The caller does what nobody has begun, so that busy helpers delay it by no more than what they hold."""
     release = threading.Event()
-    _threads._helpers.call(lambda own: release.wait(10), 4)  # every helper is busy
-    try:
-        assert _threads.in_threads(lambda item: item, range(3), 2) == [0, 1, 2]
-    finally:
-        release.set()
+    with _threads._helpers.called(lambda: release.wait(10), 4):  # every helper is busy
+        try:
+            assert _threads.in_threads(lambda item: item, range(3), 2) == [0, 1, 2]
+        finally:
+            release.set()
+
+
+def test_results_are_not_kept_for_helpers_that_never_came():
+    class Result:
+        pass
+
+    release = threading.Event()
+    with _threads._helpers.called(lambda: release.wait(10), 4):
+        try:
+            kept = [weakref.ref(result) for result in _threads.in_threads(lambda item: Result(), range(3), 2)]
+            assert [result() for result in kept] == [None] * 3
+        finally:
+            release.set()
 
 
 def test_errors_reach_the_caller():

@@ -21,8 +21,8 @@ from ordiff._check import Array, IntArray
 _EDGES_PER_THREAD = 120_000
 # the same of one share of a step that scatters
 _EDGES_PER_SHARE = 50_000
-# edges times columns after which a thread comes back to Python, about 20 ms, if a run is not longer
-_SPELL = 40_000_000
+# edges times columns after which a caller comes back to Python, about 50 ms, if a run is not longer
+_SPELL = 100_000_000
 # edges of a run, and the most runs of a step for each thread
 _RUN, _RUNS = 4_096, 8
 
@@ -49,17 +49,15 @@ def march(matrix: Matrix, cuts: NDArray[np.int64], steps: Array, *, back: bool, 
     count = len(steps) - 1
     if count > 0:
         at, by = (count, -1) if back else (0, 1)
-        _together(_sparse.march, steps.shape[2], matrix, cuts, count, steps, at, by, onto)
+        workers = _workers(matrix, cuts, count)
+        _together(_sparse.march, workers, steps.shape[2], matrix, cuts, count, steps, at, by, onto)
 
 
 def power(matrix: Matrix, cuts: NDArray[np.int64], f: Array, order: NDArray[np.uint32], steps: int) -> Array:
     """P^steps f for f (m, c); row i of the matrix is row order[i] of f, or row i if it is `AS_IT_IS`."""
-    ring, out = np.empty((2, *f.shape)), np.empty(f.shape)
-    if f.size > _FEW:
-        _together(_sparse.power, f.shape[1], matrix, cuts, steps, order, f, ring, out)
-    else:
-        _together(_sparse.power, f.shape[1], matrix, cuts, steps, order, f, ring, out[:0])
-        _sparse.unsort_run(0, len(f), order, ring[steps % 2], out)
+    workers, apart, out = _workers(matrix, cuts, steps), f.size <= _FEW, np.empty(f.shape)
+    room = np.empty((2 + apart * workers, *f.shape))
+    _together(_sparse.power, workers, f.shape[1], matrix, cuts, steps, order, f, apart, room, out)
     return out
 
 
@@ -73,18 +71,22 @@ def transposed_power(matrix: Matrix, cuts: NDArray[np.int64], f: Array, order: N
 
     The shares are the same whoever does them, so the sums do not depend on the threads that came.
     """
-    if _workers(matrix, steps) == 1:
+    workers = _workers(matrix, cuts, steps)
+    if workers == 1:
         cuts = cuts[[0, -1]]
-    here, out, scattered = np.empty(f.shape), np.empty(f.shape), np.empty((cuts.size - 1, *f.shape))
-    _together(_sparse.transposed_power, f.shape[1], matrix, cuts, steps, order, f, here, scattered, out)
+    here, out, parts = np.empty(f.shape), np.empty(f.shape), np.empty((cuts.size - 1, *f.shape))
+    _together(
+        _sparse.transposed_power, workers, f.shape[1], matrix, cuts, steps, order, f, f.size <= _FEW, here, parts, out
+    )
     return out
 
 
-def _workers(matrix: Matrix, steps: int) -> int:
-    return _threads.n_threads(steps * matrix[2].size, _EDGES_PER_THREAD)
+def _workers(matrix: Matrix, cuts: NDArray[np.int64], steps: int) -> int:
+    return min(_threads.n_threads(steps * matrix[2].size, _EDGES_PER_THREAD), cuts.size - 1)
 
 
-def _together(loop: Any, columns: int, matrix: Matrix, cuts: NDArray[np.int64], steps: int, *args: Any) -> None:
+def _together(
+    loop: Any, workers: int, columns: int, matrix: Matrix, cuts: NDArray[np.int64], steps: int, *args: Any
+) -> None:
     spell = max(1, _SPELL * (cuts.size - 1) // max(1, matrix[2].size * columns))
-    workers = min(_workers(matrix, steps), cuts.size - 1)
     _threads.together(loop, workers, spell, cuts, steps, *matrix, *args)

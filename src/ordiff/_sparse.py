@@ -530,155 +530,204 @@ def pull_quads(start, stop, indptr, columns, data, f, out, onto):  # type: ignor
 
 # ------------------------------------------------------------------------------------ helpers and their bells
 #
-# Used by `_threads`. A helper is a thread that waits for calls; what it has of its own is a row of eight numbers:
+# Used by `_threads`. A helper is a thread that waits for work; what it has of its own is a row of eight numbers:
 #
-#     HOLD    1 + the run that it has taken and not yet done, or 0; see below
-#     BELL    what its bell says
-#     LOCK    the address of a lock at which it sleeps; 0 for a thread that is no helper
+#     BELL    what its bell says: a word of those below; or the address of a job, odd when the helper is at work on it
+#     LOCK    the address of a lock at which it sleeps
 
-HOLD, BELL, LOCK = 0, 1, 2
-# set by the helper before it looks for tasks; while it waits, awake or not; by the caller
-HEARD, _LISTENING, _ASLEEP, _RUNG = 0, 1, 2, 3
+BELL, LOCK = 0, 1
+# it waits, looking or asleep; it does tasks in Python; it should look for them
+_AWAKE, _ASLEEP, _BUSY, TASK = 0, 2, 4, -1
+# How often a helper looks at its bell, about 1 ms, before it falls asleep: to wake it takes 50 µs, a third of a step of
+# a small operator. After a job of many steps, which can wait so long, it looks less often.
+_LOOKS = 40_000
 
 
 @_jit
-def wake(helpers, count):  # type: ignore[no-untyped-def]
-    """Ring bells, one after the other, until so many idle helpers have been rung. A busy one looks for tasks when it is
-    done."""
+def call(helpers, count, job):  # type: ignore[no-untyped-def]
+    """Ring bells, one after the other, until so many helpers that had nothing to do are called, to a job or a `TASK`.
+    One who is busy with tasks looks for more when it is done."""
     for own in helpers:
         if count <= 0:
             return
-        before = _atomic.exchange(own, BELL, _RUNG)
-        if before == _ASLEEP:
+        if _atomic.replace(own, BELL, _AWAKE, job):
+            count -= 1
+        elif _atomic.replace(own, BELL, _ASLEEP, job):
             _atomic.release(own[LOCK])
-        count -= before in (_ASLEEP, _LISTENING)
+            count -= 1
+        elif job == TASK:
+            _atomic.replace(own, BELL, _BUSY, TASK)
 
 
 @_jit
-def sleep(own):  # type: ignore[no-untyped-def]
-    """Until the bell is rung; not at all if it was since it was set to `HEARD`."""
-    if _atomic.replace(own, BELL, HEARD, _ASLEEP):
-        _atomic.acquire(own[LOCK])
-
-
-@_jit
-def listen(own, looks):  # type: ignore[no-untyped-def]
-    """The same, but give up after so many looks at the bell."""
-    if not _atomic.replace(own, BELL, HEARD, _LISTENING):
-        return
-    for _ in range(looks):
-        if _atomic.read(own, BELL) == _RUNG:
+def serve(own):  # type: ignore[no-untyped-def]
+    """Do the jobs that come, until there is a `TASK`."""
+    _atomic.replace(own, BELL, _BUSY, _AWAKE)
+    looks = 0
+    while True:
+        bell = _atomic.read(own, BELL)
+        if bell == _AWAKE and looks > 0:
+            looks -= 1
+            _atomic.pause()
+        elif bell == _AWAKE:
+            if _atomic.replace(own, BELL, _AWAKE, _ASLEEP):
+                _atomic.acquire(own[LOCK])
+        elif bell == TASK:
+            _atomic.exchange(own, BELL, _BUSY)
             return
-        _atomic.pause()
-    _atomic.replace(own, BELL, _LISTENING, HEARD)
+        elif _atomic.replace(own, BELL, bell, bell + 1):  # unless it has just been called off
+            looks = _atomic.do(bell)
+            _atomic.exchange(own, BELL, _AWAKE)
 
 
 # ------------------------------------------------------------------------------------ steps, by several threads
 #
-# Used by `_march`, which says how: several threads call one of these loops with the same arguments.
+# Used by `_march`, which says how. A caller of `march`, `power` or `transposed_power` and the helpers that it calls do
+# the same loop (…_runs) with the same counters and arrays; when the call returns, none of them is at it any more.
 #
-#     counters    runs taken and, a cache line further on, runs finished; shared
-#     own         what a thread has of its own
-#     helpers     of the caller: those to wake; of a helper: none
-#     spell       the runs after which a thread comes back to Python
+#     helpers     those who may be called, and how many are to be
+#     counters    below; 0 at first
+#     spell       the runs after which a caller comes back to Python
 #
-# They return whether all is finished; if not, they have waited or worked for long and should be called again.
+# It returns whether all is finished; if not, it has worked for long and should be made again. A loop returns how often
+# a helper then looks for the next job.
 
-_TAKEN, _FINISHED = 0, 8
+# runs taken and runs finished; how many to take in this call, how many threads have come, and a lock to nap at
+_TAKEN, _FINISHED, _UNTIL, _CAME, NAP = 0, 8, 16, 17, 18
+COUNTERS = 24
 # how often a thread looks whether the others are ready before it lets them have its core: about 100 µs
 _PATIENCE = 4_000
-# How often a helper that is done looks for its next call before it goes back to Python, about 150 µs: so it need not be
-# woken for the next of many short calls, and does not want the interpreter lock just when the caller does.
-_LOOKS = 6_000
 
 
 @_jit
-def take_run(counters, own, runs, steps):  # type: ignore[no-untyped-def]
-    """The step and the run to do next, once all steps before are finished.
+def take_run(counters, runs, stages):  # type: ignore[no-untyped-def]
+    """The stage and the run to do next, once all stages before are finished. The stage is ``stages`` if there is none.
 
-    The step is ``steps`` when all are (a helper has listened for its next call then), and −1 after a long wait.
+    Who takes a run does it, so that nobody waits for ever.
     """
-    if own[HOLD] == 0:
-        own[HOLD] = 1 + _atomic.add(counters, _TAKEN, 1)
-    run = own[HOLD] - 1
-    step = min(run // runs, steps)
-    waited = 0
-    while _atomic.read(counters, _FINISHED) < step * runs:
-        waited += 1
-        if waited > _PATIENCE:
-            return -1, 0
+    if _atomic.read(counters, _TAKEN) >= counters[_UNTIL]:
+        return stages, 0
+    taken = _atomic.add(counters, _TAKEN, 1)
+    stage, looks = min(taken // runs, stages), np.int64(0)
+    while stage < stages and _atomic.read(counters, _FINISHED) < stage * runs:
+        looks = wait(counters, looks)
+    return stage, taken - stage * runs
+
+
+@_jit
+def wait(counters, looks):  # type: ignore[no-untyped-def]
+    """A moment, after so many looks; one more."""
+    if looks < _PATIENCE:
         _atomic.pause()
-    if step == steps and own[LOCK] != 0:
-        listen(own, _LOOKS)
-    return step, run - step * runs
+    else:
+        _atomic.nap(counters[NAP], 50)
+    return looks + 1
 
 
 @_jit
-def finish_run(counters, own):  # type: ignore[no-untyped-def]
-    own[HOLD] = 0
-    _atomic.add(counters, _FINISHED, 1)
+def do_together(helpers, count, counters, spell, job, runs):  # type: ignore[no-untyped-def]
+    """A job, until so many runs are finished or the spell is over, and whether they are."""
+    counters[_UNTIL], counters[_CAME] = counters[_TAKEN] + spell, 0
+    call(helpers, count, job)
+    _atomic.do(job)
+    call_off(helpers, counters, job)
+    return counters[_FINISHED] >= runs
 
 
 @_jit
-def march(counters, own, helpers, count, spell, cuts, steps, indptr, indices, data, f, at, by, onto):  # type: ignore[no-untyped-def]
+def call_off(helpers, counters, job):  # type: ignore[no-untyped-def]
+    """Who is at work on a job is waited for, who is not yet need not come."""
+    for own in helpers:
+        _atomic.replace(own, BELL, job, _AWAKE)
+        looks = np.int64(0)
+        while _atomic.read(own, BELL) == job + 1:
+            looks = wait(counters, looks)
+
+
+@_jit
+def march(helpers, count, counters, spell, cuts, steps, indptr, indices, data, f, at, by, onto):  # type: ignore[no-untyped-def]
     """f[at + by] = A f[at], f[at + 2 by] = A f[at + by], …; data (E,) are those of rows, (C, 4) those of quads."""
-    wake(helpers, count)
-    runs = cuts.size - 1
-    for _ in range(spell):
-        step, run = take_run(counters, own, runs, steps)
-        if step < 0 or step == steps:
-            return step == steps
+    job = _atomic.job(march_runs, (counters, cuts, steps, indptr, indices, data, f, at, by, onto))
+    return do_together(helpers, count, counters, spell, job, steps * (cuts.size - 1))
+
+
+@_jit
+def march_runs(counters, cuts, steps, indptr, indices, data, f, at, by, onto):  # type: ignore[no-untyped-def]
+    while True:
+        step, run = take_run(counters, cuts.size - 1, steps)
+        if step == steps:
+            break
         source, target = f[at + by * step], f[at + by * (step + 1)]
         if data.ndim == 2:
             pull_quads(cuts[run], cuts[run + 1], indptr, indices, data, source, target, onto)
         else:
             pull(cuts[run], cuts[run + 1], indptr, indices, data, source, target, onto)
-        finish_run(counters, own)
-    return False
+        _atomic.add(counters, _FINISHED, 1)
+    return _LOOKS // steps
 
 
 @_jit
-def power(counters, own, helpers, count, spell, cuts, steps, indptr, indices, data, order, f, ring, out):  # type: ignore[no-untyped-def]
-    """Stage 0 sorts f into the ring, stage s is step s; the last one also puts its rows where they belong.
+def power(helpers, count, counters, spell, cuts, steps, indptr, indices, data, order, f, apart, room, out):  # type: ignore[no-untyped-def]
+    """out = P^steps f, in ``room`` (2 + …, m, c), of which the first two are for every other step.
 
-    Without an ``out`` each thread sorts f for itself, and the last rows stay sorted, in the ring.
+    The threads sort f together, in stage 0, and put rows of the last step where they belong. If they are to keep
+    ``apart``, each sorts f for itself, in a room of its own, and the caller puts the result back.
     """
-    wake(helpers, count)
-    runs = cuts.size - 1
-    apart = out.size == 0
-    first, skipped = (f, 1) if apart else (ring[0], 0)
-    unsorted = apart and order.size > 0
+    job = _atomic.job(power_runs, (counters, cuts, steps, indptr, indices, data, order, f, apart, room, out))
+    finished = do_together(helpers, count, counters, spell, job, (steps + (not apart)) * (cuts.size - 1))
+    if finished and apart:
+        unsort_run(cuts[0], cuts[-1], order, room[steps % 2], out)
+    return finished
+
+
+@_jit
+def power_runs(counters, cuts, steps, indptr, indices, data, order, f, apart, room, out):  # type: ignore[no-untyped-def]
+    sorts = apart and order.size > 0
+    first, skipped = (f, 1) if apart else (room[0], 0)
+    if sorts:
+        first = room[2 + _atomic.add(counters, _CAME, 1)]
     stages = 1 + steps - skipped
-    for _ in range(spell):
-        stage, run = take_run(counters, own, runs, stages)
-        if stage < 0 or stage == stages:
-            return stage == stages
+    while True:
+        stage, run = take_run(counters, cuts.size - 1, stages)
+        if stage == stages:
+            break
         step = stage + skipped
-        a, b, here = cuts[run], cuts[run + 1], ring[step % 2]
-        if step == 1 and unsorted:  # with a run in hand: f is the caller's only until all runs are finished
-            first, unsorted = np.empty_like(f), False
-            sort_run(0, f.shape[0], order, f, first)
+        a, b, here = cuts[run], cuts[run + 1], room[step % 2]
+        if step == 1 and sorts:
+            sort_run(cuts[0], cuts[-1], order, f, first)
+            sorts = False
         if step == 0:
             sort_run(a, b, order, f, here)
         else:
-            pull(a, b, indptr, indices, data, first if step == 1 else ring[(step + 1) % 2], here, False)
+            pull(a, b, indptr, indices, data, first if step == 1 else room[(step + 1) % 2], here, False)
         if step == steps and not apart:
             unsort_run(a, b, order, here, out)
-        finish_run(counters, own)
-    return False
+        _atomic.add(counters, _FINISHED, 1)
+    return _LOOKS // steps
 
 
 @_jit
 def transposed_power(  # type: ignore[no-untyped-def]
-    counters, own, helpers, count, spell, cuts, steps, indptr, indices, data, order, f, here, parts, out
+    helpers, count, counters, spell, cuts, steps, indptr, indices, data, order, f, apart, here, parts, out
 ):
-    """Each step is two stages: the parts are scattered, the first time from f, and added."""
-    wake(helpers, count)
-    runs, stages = cuts.size - 1, 2 * steps
-    for _ in range(spell):
-        stage, run = take_run(counters, own, runs, stages)
-        if stage < 0 or stage == stages:
-            return stage == stages
+    """out = (Pᵀ)^steps f. Each step is two stages: the parts are scattered, the first time from f, and added, if the
+    threads are to keep ``apart`` the last time by the caller."""
+    args = (counters, cuts, steps, indptr, indices, data, order, f, apart, here, parts, out)
+    job = _atomic.job(transposed_power_runs, args)
+    finished = do_together(helpers, count, counters, spell, job, (2 * steps - apart) * (cuts.size - 1))
+    if finished and apart:
+        add_parts(cuts[0], cuts[-1], parts, here)
+        unsort_run(cuts[0], cuts[-1], order, here, out)
+    return finished
+
+
+@_jit
+def transposed_power_runs(counters, cuts, steps, indptr, indices, data, order, f, apart, here, parts, out):  # type: ignore[no-untyped-def]
+    stages = 2 * steps - apart
+    while True:
+        stage, run = take_run(counters, cuts.size - 1, stages)
+        if stage == stages:
+            break
         a, b = cuts[run], cuts[run + 1]
         if stage == 0:
             sort_run(a, b, order, f, here)
@@ -687,10 +736,10 @@ def transposed_power(  # type: ignore[no-untyped-def]
             push(a, b, indptr, indices, data, here, parts[run])
         else:
             add_parts(a, b, parts, here)
-        if stage == stages - 1:
+        if stage == 2 * steps - 1:
             unsort_run(a, b, order, here, out)
-        finish_run(counters, own)
-    return False
+        _atomic.add(counters, _FINISHED, 1)
+    return _LOOKS // steps
 
 
 @_jit

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import pairwise
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 import numba
@@ -22,7 +23,6 @@ from ordiff import _sparse
 from ordiff._check import IntArray
 
 Range = tuple[int, int]
-Task = Callable[[IntArray], None]
 
 # below these a second thread costs more than it saves: edges of a light loop over rows, edges of an operator that is
 # built, and multiplications of a denser loop
@@ -80,13 +80,13 @@ def in_threads(work: Callable[[Any], Any], items: Sequence[Any], workers: int | 
     long as a step of a small operator.
     """
     workers = min(len(items), int(numba.config.NUMBA_NUM_THREADS) if workers is None else workers)
-    if workers <= 1 or threading.current_thread().name == _THREAD_NAME:
+    if workers <= 1 or _helpers.is_one():
         return [work(item) for item in items]
     results: list[Any] = [None] * len(items)
     left = iter(range(len(items)))  # shared: the interpreter gives each number out once
     finished: SimpleQueue[BaseException | None] = SimpleQueue()
 
-    def drain(own: IntArray) -> None:
+    def drain() -> None:
         for at in left:
             try:
                 results[at] = work(items[at])
@@ -95,100 +95,92 @@ def in_threads(work: Callable[[Any], Any], items: Sequence[Any], workers: int | 
             else:
                 finished.put(None)
 
-    _helpers.call(drain, workers - 1)
-    own = 0
-    for at in left:
-        results[at] = work(items[at])
-        own += 1
-    for _ in range(len(items) - own):
-        if error := finished.get():
-            raise error
+    with _helpers.called(drain, workers - 1):
+        own = 0
+        for at in left:
+            results[at] = work(items[at])
+            own += 1
+        for _ in range(len(items) - own):
+            if error := finished.get():
+                raise error
     return results
 
 
 def together(loop: Callable[..., bool], workers: int, *args: Any) -> None:
-    """loop(counters, own, helpers, count, *args) in so many threads, which share its work, until all is done.
+    """loop(helpers, count, counters, *args), which is compiled, until all is done.
 
-    For loops whose threads must wait for each other often: they do so by the counters, without coming back to Python.
-    A loop begins with `_sparse.wake`, so that the caller wakes so many helpers when it is in compiled code: one that
-    came earlier would find the interpreter lock taken, and sleep again. One that has waited or worked for long returns
-    False, so that others get the core and an interrupt is seen. Threads that come too late find nothing left to do, and
-    the caller does not wait for them: outside a run of theirs they must not touch its arrays.
+    For loops that call so many helpers themselves, and with them wait for each other by the counters, without coming
+    back to Python. Now and then a loop comes back, False, so that an interrupt is seen: nobody is at work then.
     """
-    counters = np.zeros(16, np.int64)
-    job, errors = [args], list[BaseException]()
-
-    def join(own: IntArray, helpers: IntArray, count: int) -> None:
-        try:
-            while (now := job[:]) and not loop(counters, own, helpers, count, *now[0]):
-                time.sleep(0)
-                count = 0
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            job.clear()  # all is done; or one is gone, who may hold work that the others would wait for
-
-    count = 0 if threading.current_thread().name == _THREAD_NAME else workers - 1
-    try:
-        if count:
-            _helpers.expect(lambda own: join(own, _NOBODY, 0), count)
-        join(np.zeros(_OWN, np.int64), _helpers.bells, count)
-    finally:
-        job.clear()
-    if errors:
-        raise errors[0]
+    counters = np.zeros(_sparse.COUNTERS, np.int64)
+    counters[_sparse.NAP] = _helpers.nap
+    bells = _helpers.bells(workers - 1)
+    while not loop(bells, workers - 1, counters, *args):
+        pass
 
 
-_THREAD_NAME = "ordiff-loop"
 # numbers that a helper has of its own, as many as a cache line holds; and the most helpers
 _OWN, _MOST = 8, 1_024
-_NOBODY = np.zeros((0, _OWN), np.int64)
 
 
 class _Helpers:
     """Threads that wait for work: starting them anew would cost as much as a step of an operator.
 
-    A helper sleeps at a lock of its own until its bell is rung, then looks for tasks. It sleeps in compiled code, where
-    the interpreter lock does not hold it up.
+    They wait in compiled code, where they do the jobs of compiled loops and the interpreter lock does not hold them up.
     """
 
     def __init__(self) -> None:
+        self.nap = _held_lock()
         self._room = np.zeros((_MOST, _OWN), np.int64)
-        self.bells = self._room[:0]  # a row for each helper: see `_sparse`
+        self._bells = self._room[:0]  # a row for each helper: see `_sparse`
         self._starting = threading.Lock()
-        self._tasks: SimpleQueue[Task] = SimpleQueue()
+        self._own = threading.local()
+        self._tasks: deque[Callable[[], None]] = deque()
 
-    def call(self, task: Task, times: int) -> None:
-        """Have so many threads run the task, soon."""
-        self.expect(task, times)
-        _sparse.wake(self.bells, times)
+    def is_one(self) -> bool:
+        """Whether this thread is a helper, who calls no others."""
+        return hasattr(self._own, "helps")
 
-    def expect(self, task: Task, times: int) -> None:
-        """Have so many threads run the task when they are woken."""
-        if len(self.bells) < min(times, _MOST):
-            self._start(min(times, _MOST))
-        for _ in range(times):
-            self._tasks.put(task)
+    def bells(self, count: int) -> IntArray:
+        """Those of so many helpers or more, for `_sparse.call`; of none for one who is a helper."""
+        if count <= 0 or self.is_one():
+            return self._room[:0]
+        if len(self._bells) < min(count, _MOST):
+            self._start(min(count, _MOST))
+        return self._bells
+
+    @contextmanager
+    def called(self, task: Callable[[], None], count: int) -> Iterator[None]:
+        """Meanwhile so many helpers, when they have nothing else to do, run the task."""
+        try:
+            self._tasks.extend([task] * count)
+            _sparse.call(self.bells(count), count, _sparse.TASK)
+            yield
+        finally:
+            with suppress(ValueError):  # those who come now have come too late
+                while True:
+                    self._tasks.remove(task)
 
     def _start(self, count: int) -> None:
         with self._starting:
-            while len(self.bells) < count:
-                own = self._room[len(self.bells)]
+            while len(self._bells) < count:
+                own = self._room[len(self._bells)]
                 own[_sparse.LOCK] = _held_lock()
-                threading.Thread(target=self._work, args=(own,), name=_THREAD_NAME, daemon=True).start()
-                self.bells = self._room[: len(self.bells) + 1]
+                threading.Thread(target=self._work, args=(own,), name="ordiff-loop", daemon=True).start()
+                self._bells = self._room[: len(self._bells) + 1]
 
     def _work(self, own: IntArray) -> None:
+        self._own.helps = True
         while True:
-            own[_sparse.BELL] = _sparse.HEARD
-            try:
-                task = self._tasks.get_nowait()
-            except Empty:
-                _sparse.sleep(own)
-            else:
-                own[_sparse.HOLD] = 0
-                task(own)
-                del task  # and the arrays that it keeps
+            _sparse.serve(own)
+            while task := self._next():
+                task()
+
+    def _next(self) -> Callable[[], None] | None:
+        try:
+            return self._tasks.popleft()
+        except IndexError:
+            return None
 
 
 _new_lock = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThread_allocate_lock", ctypes.pythonapi))
