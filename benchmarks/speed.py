@@ -100,8 +100,8 @@ def steps(m: int, k: int) -> list[str]:
     row = [f"{m:,}, {k}"]
     before = stolen()
     for pair in pairs:
-        taken = interleaved(pair, 60 if m == 10_000 else REPEATS[m], in_a_row=20)
-        alternating = interleaved(pair, 5 * REPEATS[m])
+        taken = interleaved(pair, max(REPEATS[m], 4_000_000 // m), in_a_row=20)
+        alternating = interleaved(pair, max(5 * REPEATS[m], 20_000_000 // m))
         row += [seconds(value) for value in taken.values()]
         row += [times(run["SciPy's"] / run["ours"]) for run in (taken, alternating)]
     lost, time = (b - a for a, b in zip(before, stolen(), strict=True))

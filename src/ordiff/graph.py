@@ -184,12 +184,12 @@ class NeighborGraph:
     @property
     def n_points(self) -> int:
         """The number of samples, m."""
-        return len(self.indptr) - 1
+        return len(self._indptr) - 1
 
     @property
     def n_edges(self) -> int:
         """The number of stored neighbours, E, selves included."""
-        return int(self.indices.size)
+        return self._indices.size
 
     @cached_property
     def components(self) -> NDArray[np.int32]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,23 +124,20 @@ class MarkovOperator(Chain):
     ) -> None:
         self.graph, self.eps, self.kernel, self._twin = graph, eps, kernel, twin
         data = np.ascontiguousarray(data, np.float64)
-        self._stored = data if sorted else graph._layout.sort_edges(data)
+        self._layout = graph._layout
+        self._stored = data if sorted else self._layout.sort_edges(data)
         self.density = density.copy()
         self.density.flags.writeable = False
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         # in the order of the graph: another machine may lay it out otherwise
-        return {**self.__dict__, "_stored": self._data}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._stored = self.graph._layout.sort_edges(self._stored)
-        self.density.flags.writeable = False
+        make = partial(MarkovOperator, kernel=self.kernel, twin=self._twin)
+        return make, (self.graph, self._data, self.eps, self.density)
 
     @property
     def _data(self) -> Array:
         """The edge values in the order of the graph, (E,). Of a large operator a copy, which is not kept."""
-        return self.graph._layout.unsort_edges(self._stored)
+        return self._layout.unsort_edges(self._stored)
 
     @property
     def matrix(self) -> sp.csr_array:
@@ -156,7 +154,7 @@ class MarkovOperator(Chain):
     def staying(self) -> Array:
         """P_ii, the probability of staying put, (m,)."""
         own = self.graph.selves - self.graph._indptr[:-1]
-        return self._stored[self.graph._layout.begins + own]
+        return self._stored[self._layout.begins + own]
 
     def undirected(self) -> Generator:
         if self._twin is None:
@@ -166,7 +164,7 @@ class MarkovOperator(Chain):
     def _steps(self, f: Array, steps: int, *, forward: bool) -> Array:
         if not steps:
             return f.copy()
-        layout, many = self.graph._layout, np.ascontiguousarray(f).reshape(len(f), -1)
+        layout, many = self._layout, np.ascontiguousarray(f).reshape(len(f), -1)
         pattern, order = layout.pattern, _march.AS_IT_IS if layout.order is None else layout.order
         matrix = (pattern._indptr, _sparse.unsigned(pattern._indices), self._stored)
         if forward:
@@ -180,12 +178,11 @@ class MarkovOperator(Chain):
         return self._steps(mass, 1, forward=True)
 
     def _increment(self, f: Array) -> Array:
-        layout = self.graph._layout
-        pattern, many = layout.pattern, layout.sort(f).reshape(len(f), -1)
+        pattern, many = self._layout.pattern, self._layout.sort(f).reshape(len(f), -1)
         out = np.empty_like(many)
         indices = _sparse.unsigned(pattern._indices)
         _threads.over_rows(_sparse.pull_difference, pattern._indptr, indices, self._stored, many, out)
-        return layout.unsort(out.reshape(f.shape))
+        return self._layout.unsort(out.reshape(f.shape))
 
     def __repr__(self) -> str:
         return f"MarkovOperator({self.graph.n_points} points, {self.graph.n_edges} edges, eps={self.eps:g})"
