@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import weakref
+from functools import partial
 from itertools import pairwise
 from queue import SimpleQueue
 
@@ -52,18 +53,18 @@ def test_powers_are_those_of_the_matrix(matrix, threads, monkeypatch, rng, colum
         back, forward = f[rows], f[rows]
         for _ in range(steps):
             back, forward = P @ back, P.T @ forward
-        np.testing.assert_allclose(_march.power(parts, cuts, f, order, steps)[rows], back, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(_march.Power(parts, cuts, order)(f, steps)[rows], back, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(
-            _march.transposed_power(parts, shares, f, order, steps)[rows], forward, rtol=1e-12, atol=1e-14
+            _march.transposed_power(parts, shares, order, f, steps)[rows], forward, rtol=1e-12, atol=1e-14
         )
 
 
 def test_columns_of_64_bits(matrix, rng):
     P, (indptr, indices, data) = matrix
     wide, f = (indptr.astype(np.int64), indices.astype(np.uint64), data), rng.normal(size=(700, 1))
-    found = _march.power(wide, _march.runs(indptr), f, _march.AS_IT_IS, 1)
+    found = _march.Power(wide, _march.runs(indptr), _march.AS_IT_IS)(f, 1)
     np.testing.assert_allclose(found, P @ f, rtol=1e-12, atol=1e-14)
-    found = _march.transposed_power(wide, _march.shares(indptr), f, _march.AS_IT_IS, 1)
+    found = _march.transposed_power(wide, _march.shares(indptr), _march.AS_IT_IS, f, 1)
     np.testing.assert_allclose(found, P.T @ f, rtol=1e-12, atol=1e-14)
 
 
@@ -145,10 +146,11 @@ def test_sums_do_not_depend_on_who_came(matrix, monkeypatch, rng):
     _, parts = matrix
     monkeypatch.setattr(_march, "_RUN", 500)
     monkeypatch.setattr(_threads, "n_threads", lambda *_: 3)
-    f, order, cuts, few = rng.normal(size=(700, 1)), _march.AS_IT_IS, _march.runs(parts[0]), _march.shares(parts[0])
+    f, order, few = rng.normal(size=(700, 1)), _march.AS_IT_IS, _march.shares(parts[0])
+    power = _march.Power(parts, _march.runs(parts[0]), order)
 
     def both():
-        return [_march.power(parts, cuts, f, order, 20), _march.transposed_power(parts, few, f, order, 20)]
+        return [power(f, 20), _march.transposed_power(parts, few, order, f, 20)]
 
     first, found = both(), []
 
@@ -167,10 +169,10 @@ def test_sums_do_not_depend_on_who_came(matrix, monkeypatch, rng):
 def test_helpers_that_are_busy_are_not_waited_for(matrix, monkeypatch, rng):
     P, parts = matrix
     monkeypatch.setattr(_threads, "n_threads", lambda *_: 2)
-    f, none, release = rng.normal(size=(700, 1)), _march.AS_IT_IS, threading.Event()
-    _march.power(parts, _march.runs(parts[0]), f, none, 1)  # compiled
-    found = []
-    caller = threading.Thread(target=lambda: found.append(_march.power(parts, _march.runs(parts[0]), f, none, 1)))
+    f, release, found = rng.normal(size=(700, 1)), threading.Event(), []
+    power = _march.Power(parts, _march.runs(parts[0]), _march.AS_IT_IS)
+    power(f, 1)  # compiled
+    caller = threading.Thread(target=lambda: found.append(power(f, 1)))
     with _threads._helpers.called(release.wait, len(_threads._helpers.bells(1))):
         try:
             caller.start()
@@ -295,7 +297,7 @@ def test_no_array_of_a_call_is_kept(matrix, monkeypatch, rng):
     _, parts = matrix
     monkeypatch.setattr(_threads, "n_threads", lambda *_: 2)
     f = rng.normal(size=(700, 1))
-    out = weakref.ref(_march.power(parts, _march.runs(parts[0]), f, _march.AS_IT_IS, 500))
+    out = weakref.ref(_march.Power(parts, _march.runs(parts[0]), _march.AS_IT_IS)(f, 500))
     assert out() is None
     f.resize((800, 1))  # an error if anybody else has it
 
@@ -320,16 +322,19 @@ def test_an_interpreter_ends_with_helpers_at_their_bells():
 def test_long_marches_can_be_interrupted(matrix, monkeypatch, rng):
     _, parts = matrix
     monkeypatch.setattr(_threads, "n_threads", lambda *_: 2)
-    f, none, few = rng.normal(size=(700, 1)), _march.AS_IT_IS, _march.shares(parts[0])
-    _march.power(parts, _march.runs(parts[0]), f, none, 1)  # compiled
-    _march.transposed_power(parts, few, f, none, 1)
+    f, none = rng.normal(size=(700, 1)), _march.AS_IT_IS
+    powers = (
+        _march.Power(parts, _march.runs(parts[0]), none),
+        partial(_march.transposed_power, parts, _march.shares(parts[0]), none),
+    )
+    for power in powers:
+        power(f, 1)  # compiled
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background would ignore it
     try:
-        for power in (lambda: _march.power(parts, _march.runs(parts[0]), f, none, 10**8),
-                      lambda: _march.transposed_power(parts, few, f, none, 10**8)):  # fmt: skip
+        for power in powers:
             threading.Timer(0.2, _thread.interrupt_main).start()
             with pytest.raises(KeyboardInterrupt):
-                power()
+                power(f, 10**8)
     finally:
         signal.signal(signal.SIGINT, before)
     idle(_threads._helpers.bells(1)[:1])

@@ -49,16 +49,31 @@ def march(matrix: Matrix, cuts: NDArray[np.int64], steps: Array, *, back: bool, 
     count = len(steps) - 1
     if count > 0:
         at, by = (count, -1) if back else (0, 1)
-        workers = _workers(matrix, cuts, count)
-        _together(_sparse.march, workers, steps.shape[2], matrix, cuts, count, steps, at, by, onto)
+        edges, parts = matrix[2].size, cuts.size - 1
+        spell = _spell(edges, parts, steps.shape[2])
+        _threads.together(
+            _sparse.march, _workers(count * edges, parts), spell, cuts, count, *matrix, steps, at, by, onto
+        )
 
 
-def power(matrix: Matrix, cuts: NDArray[np.int64], f: Array, order: NDArray[np.uint32], steps: int) -> Array:
-    """P^steps f for f (m, c); row i of the matrix is row order[i] of f, or row i if it is `AS_IT_IS`."""
-    workers, apart, out = _workers(matrix, cuts, steps), f.size <= _FEW, np.empty(f.shape)
-    room = np.empty((2 + apart * workers, *f.shape))
-    _together(_sparse.power, workers, f.shape[1], matrix, cuts, steps, order, f, apart, room, out)
-    return out
+class Power:
+    """f ↦ A^steps f for f (m, c); row i of the matrix is row order[i] of f, or row i if it is `AS_IT_IS`.
+
+    Whatever does not depend on f is made ready, since a step of a small operator is as short as the way to it.
+    """
+
+    def __init__(self, matrix: Matrix, cuts: NDArray[np.int64], order: NDArray[np.uint32]) -> None:
+        self._arrays = (*matrix, order)
+        self._cuts, self._edges, self._parts = cuts, matrix[2].size, cuts.size - 1
+        self._workers = _workers(self._edges, self._parts)
+
+    def __call__(self, f: Array, steps: int) -> Array:
+        workers = self._workers if steps == 1 else _workers(steps * self._edges, self._parts)
+        apart, out = f.size <= _FEW, np.empty(f.shape)
+        room = np.empty((2 + apart * workers, *f.shape))
+        spell = _spell(self._edges, self._parts, f.shape[1])
+        _threads.together(_sparse.power, workers, spell, self._cuts, steps, *self._arrays, f, apart, room, out)
+        return out
 
 
 def shares(indptr: IntArray) -> NDArray[np.int64]:
@@ -66,27 +81,26 @@ def shares(indptr: IntArray) -> NDArray[np.int64]:
     return np.array(_threads.cuts(indptr, _threads.n_threads(int(indptr[-1]), max(_EDGES_PER_SHARE, 8 * len(indptr)))))
 
 
-def transposed_power(matrix: Matrix, cuts: NDArray[np.int64], f: Array, order: NDArray[np.uint32], steps: int) -> Array:
+def transposed_power(matrix: Matrix, cuts: NDArray[np.int64], order: NDArray[np.uint32], f: Array, steps: int) -> Array:
     """(Pᵀ)^steps f. Rows are scattered in shares, each to an array of its own, which then are added.
 
     The shares are the same whoever does them, so the sums do not depend on the threads that came.
     """
-    workers = _workers(matrix, cuts, steps)
+    edges = matrix[2].size
+    workers = _workers(steps * edges, cuts.size - 1)
     if workers == 1:
         cuts = cuts[[0, -1]]
     here, out, parts = np.empty(f.shape), np.empty(f.shape), np.empty((cuts.size - 1, *f.shape))
-    _together(
-        _sparse.transposed_power, workers, f.shape[1], matrix, cuts, steps, order, f, f.size <= _FEW, here, parts, out
-    )
+    spell = _spell(edges, cuts.size - 1, f.shape[1])
+    arrays = (f, f.size <= _FEW, here, parts, out)
+    _threads.together(_sparse.transposed_power, workers, spell, cuts, steps, *matrix, order, *arrays)
     return out
 
 
-def _workers(matrix: Matrix, cuts: NDArray[np.int64], steps: int) -> int:
-    return min(_threads.n_threads(steps * matrix[2].size, _EDGES_PER_THREAD), cuts.size - 1)
+def _workers(edges: int, parts: int) -> int:
+    return min(_threads.n_threads(edges, _EDGES_PER_THREAD), parts)
 
 
-def _together(
-    loop: Any, workers: int, columns: int, matrix: Matrix, cuts: NDArray[np.int64], steps: int, *args: Any
-) -> None:
-    spell = max(1, _SPELL * (cuts.size - 1) // max(1, matrix[2].size * columns))
-    _threads.together(loop, workers, spell, cuts, steps, *matrix, *args)
+def _spell(edges: int, parts: int, columns: int) -> int:
+    """The runs after which a caller comes back to Python."""
+    return max(1, _SPELL * parts // max(1, edges * columns))

@@ -310,6 +310,11 @@ class NeighborGraph:
         """The rows in the shares of a step that scatters."""
         return _march.shares(self._indptr)
 
+    @cached_property
+    def _columns(self) -> Columns:
+        """The pattern by columns."""
+        return Columns.of(self._indptr, self._indices)
+
     def nearest(self, k: int, pad: bool = False) -> tuple[NDArray[np.intp], Array]:
         """The k nearest others of every sample, nearest first: indices and distances, (m, k) each.
 
@@ -374,6 +379,29 @@ class Layout:
             return values
         out = np.empty_like(values)
         _threads.over_rows(_sparse.copy_rows, self.indptr, source, target, values, out)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A pattern by columns: for each sample those that have it as a neighbour, and by which edge."""
+
+    indptr: IntArray
+    indices: NDArray[np.unsignedinteger[Any]]
+    edges: NDArray[np.unsignedinteger[Any]]
+    runs: NDArray[np.int64]  # the columns in the runs of a march
+
+    @classmethod
+    def of(cls, indptr: IntArray, indices: IntArray) -> Columns:
+        n, numbers = len(indptr) - 1, np.arange(indices.size, dtype=indices.dtype)
+        columns = sp.csr_array((numbers, indices, indptr), shape=(n, n)).tocsc()
+        named, edges = map(_sparse.unsigned, (columns.indices, columns.data))
+        return cls(columns.indptr, named, edges, _march.runs(columns.indptr))
+
+    def values(self, data: Array, out: Array | None = None) -> Array:
+        """Edge values, by columns, (E,)."""
+        out = np.empty_like(data) if out is None else out
+        _threads.over(_threads.even_ranges(data.size, data.size), _sparse.take, self.edges, data, out)
         return out
 
 

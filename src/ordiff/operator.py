@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _check, _march, _sparse, _threads
 from ordiff._check import Array
@@ -25,6 +25,10 @@ from ordiff.graph import NeighborGraph
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
+
+# Up to so many edges an operator that moves masses keeps Pᵀ too, 16 bytes an edge: its rows can be summed, which two
+# threads do faster than they scatter those of P.
+_TURNED_EDGES = 4_000_000
 
 
 class Generator(ABC):
@@ -164,12 +168,33 @@ class MarkovOperator(Chain):
     def _steps(self, f: Array, steps: int, *, forward: bool) -> Array:
         if not steps:
             return f.copy()
-        layout, many = self._layout, np.ascontiguousarray(f).reshape(len(f), -1)
-        pattern, order = layout.pattern, _march.AS_IT_IS if layout.order is None else layout.order
-        matrix = (pattern._indptr, _sparse.unsigned(pattern._indices), self._stored)
-        if forward:
-            return _march.transposed_power(matrix, pattern._shares, many, order, steps).reshape(f.shape)
-        return _march.power(matrix, pattern._runs, many, order, steps).reshape(f.shape)
+        many = np.ascontiguousarray(f).reshape(len(f), -1)
+        return (self._ahead if forward else self._back)(many, steps).reshape(f.shape)
+
+    @cached_property
+    def _back(self) -> Callable[[Array, int], Array]:
+        """f ↦ P^steps f, for several functions (m, c)."""
+        pattern = self._layout.pattern
+        return _march.Power(self._rows, pattern._runs, self._order)
+
+    @cached_property
+    def _ahead(self) -> Callable[[Array, int], Array]:
+        """f ↦ (Pᵀ)^steps f, for several functions (m, c)."""
+        pattern, order = self._layout.pattern, self._order
+        if pattern.n_edges > _TURNED_EDGES:
+            return partial(_march.transposed_power, self._rows, pattern._shares, order)
+        columns = pattern._columns
+        turned = (columns.indptr, columns.indices, columns.values(self._stored))
+        return _march.Power(turned, columns.runs, order)
+
+    @property
+    def _rows(self) -> _march.Matrix:
+        pattern = self._layout.pattern
+        return pattern._indptr, _sparse.unsigned(pattern._indices), self._stored
+
+    @property
+    def _order(self) -> NDArray[np.uint32]:
+        return _march.AS_IT_IS if self._layout.order is None else self._layout.order
 
     def _pull(self, f: Array) -> Array:
         return self._steps(f, 1, forward=False)

@@ -13,13 +13,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ordiff import _check, _march, _sparse, _threads
 from ordiff._check import Array, IntArray
 from ordiff._quads import Quads
-from ordiff.graph import NeighborGraph
+from ordiff.graph import Columns, NeighborGraph
 
 # From this many edges on the states are sorted for locality.
 _SORTED_EDGES = 20_000
@@ -174,18 +173,14 @@ class Pattern:
         named = _sparse.unsigned(indices)
         _threads.over_rows(_sparse.row_summary, indptr, named, sqdist, selves, unused, unused)
         self.all = Rows(indptr, named, np.arange(n, dtype=np.uint32), sqdist, selves)
-        numbers = np.arange(indices.size, dtype=indices.dtype)
-        columns = sp.csr_array((numbers, indices, indptr), shape=(n, n)).tocsc()
-        self.t_indptr, self.t_indices = columns.indptr, _sparse.unsigned(columns.indices)
-        self.t_edges = _sparse.unsigned(columns.data)
-        self.ranges = _threads.edge_ranges(indptr)
-        self.t_ranges = _threads.edge_ranges(self.t_indptr)
-        self.t_heavy = _threads.edge_ranges(self.t_indptr, 4)
-        self.runs, self.t_runs = _march.runs(indptr), _march.runs(self.t_indptr)
+        self.columns = Columns.of(indptr, indices)
+        self.ranges, self.runs = _threads.edge_ranges(indptr), _march.runs(indptr)
+        self.t_ranges = _threads.edge_ranges(self.columns.indptr)
+        self.t_heavy = _threads.edge_ranges(self.columns.indptr, 4)
         self.quads = self.t_quads = None
         if self.order is not None:  # unsorted rows have little in common
             self.quads = Quads.of(indptr, named)
-            self.t_quads = Quads.of(self.t_indptr, self.t_indices)
+            self.t_quads = Quads.of(self.columns.indptr, self.columns.indices)
 
     @property
     def n(self) -> int:
@@ -208,16 +203,11 @@ class Pattern:
         """(N, …) in the caller's order."""
         return values if self.order is None else values[self.rank]
 
-    def transposed(self, data: Array, out: Array | None = None) -> Array:
-        """Edge values, by columns."""
-        out = np.empty_like(data) if out is None else out
-        _threads.over(_threads.even_ranges(data.size, data.size), _sparse.take, self.t_edges, data, out)
-        return out
-
     def collect_columns(self, M: Array, parts: Parts, sums: Sums) -> None:
         """∂l_k = Mᵀ c_k,  ∂w = column sums of M."""
         out = np.empty((len(parts.coefs) + 1, self.n))
-        by_columns = (self.t_indptr, self.t_indices, self.t_edges)
+        columns = self.columns
+        by_columns = (columns.indptr, columns.indices, columns.edges)
         _threads.over(self.t_heavy, _sparse.column_sums, *by_columns, M, parts.coefs, out)
         sums.tables += out[:-1]
         sums.log_weight += out[-1]
@@ -259,7 +249,7 @@ class Chain:
     @cached_property
     def PT(self) -> Array:
         """P by columns, (E,)."""
-        return self.pattern.transposed(self.P, self._memory("PT", self.P.size))
+        return self.pattern.columns.values(self.P, self._memory("PT", self.P.size))
 
     def push(self, mass: Array) -> Array:
         """Pᵀ mass, (N, F)."""
@@ -270,8 +260,8 @@ class Chain:
 
     def push_onto(self, by_columns: Array, mass: Array, out: Array) -> None:
         """out += Aᵀ mass, (N, c), for any edge values given by columns."""
-        pattern = self.pattern
-        _threads.over(pattern.t_ranges, _sparse.pull, pattern.t_indptr, pattern.t_indices, by_columns, mass, out, True)
+        columns, ranges = self.pattern.columns, self.pattern.t_ranges
+        _threads.over(ranges, _sparse.pull, columns.indptr, columns.indices, by_columns, mass, out, True)
 
     def pull_onto(self, f: Array, out: Array) -> None:
         """out += P f, (N, c)."""
@@ -299,8 +289,8 @@ class Chain:
         """The same of Pᵀ."""
         pattern = self.pattern
         if pattern.t_quads is not None and len(self.fractions) <= 2:
-            return self._in_quads(pattern.t_quads, "PT in quads", pattern.t_edges)
-        return (pattern.t_indptr, pattern.t_indices, self.PT), pattern.t_runs
+            return self._in_quads(pattern.t_quads, "PT in quads", pattern.columns.edges)
+        return (pattern.columns.indptr, pattern.columns.indices, self.PT), pattern.columns.runs
 
     def _in_quads(self, quads: Quads, name: str, edges: Any = None) -> tuple[_march.Matrix, NDArray[np.int64]]:
         return quads.matrix(self.P, edges, self._memory(name, *quads.shape)), quads.runs

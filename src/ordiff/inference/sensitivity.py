@@ -75,7 +75,7 @@ class RowChange:
             start.centred(P, exponent(start, theta * eps))
             for theta, P in zip(chain.fractions, chain.firsts, strict=True)
         ]
-        return cls(U, chain.pattern.transposed(R), firsts)
+        return cls(U, chain.pattern.columns.values(R), firsts)
 
     def columns(self, a: int) -> RowChange:
         return RowChange(np.ascontiguousarray(self.U[:, a : a + DIRECTIONS]), self.RT, self.firsts)
