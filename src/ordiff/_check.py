@@ -364,10 +364,11 @@ def warn_if_cut(reach: Array, variance: Array, eps: float, dimension: int) -> No
     """
     from scipy.special import gammaincc, gammainccinv
 
-    x = float(np.median(reach / (2 * variance)))
-    loss = float(gammaincc(1 + dimension / 2, x))
-    if loss > 0.5:
-        enough = float(gammainccinv(1 + dimension / 2, 0.01))
+    ratio = reach / (2 * variance)
+    half, enough = gammainccinv(1 + dimension / 2, [0.5, 0.01]).tolist()
+    if _most(ratio < half):
+        x = float(np.median(ratio))
+        loss = float(gammaincc(1 + dimension / 2, x))
         warn(
             f"the graph is too small for eps = {eps:g}: at the median sample its farthest neighbour is "
             f"{np.sqrt(2 * x):.1f} standard deviations of a step away, so about {loss:.0%} of the "
@@ -376,14 +377,19 @@ def warn_if_cut(reach: Array, variance: Array, eps: float, dimension: int) -> No
         )
 
 
-def warn_if_stuck(staying: Array, eps: float, spacing: float) -> None:
+def warn_if_stuck(staying: Array, eps: float, spacing: Array) -> None:
     """Warn when a step stays where it is, at the median sample: the generator would come out as 0."""
-    median = float(np.median(staying))
-    if median > 0.9:
+    if _most(staying > 0.9):
         warn(
             f"eps = {eps:g} is too small for the sampling: at the median sample a step stays put with probability "
-            f"{median:.4g}, so drift and diffusion come out near 0. Use eps of about {spacing:.2g} or more."
+            f"{np.median(staying):.4g}, so drift and diffusion come out near 0. Use eps of about "
+            f"{np.median(spacing):.2g} or more."
         )
+
+
+def _most(which: NDArray[np.bool_]) -> bool:
+    """Whether more than half are, as the median is then. To find that out takes a tenth of the time of a median."""
+    return 2 * int(np.count_nonzero(which)) > which.size
 
 
 def unreachable(lost: NDArray[np.bool_], what: str, so: str = "") -> GraphError:

@@ -303,8 +303,8 @@ def exponents(  # type: ignore[no-untyped-def]
 def normalise(start, stop, indptr, indices, logs, log_weight, begins, out):  # type: ignore[no-untyped-def]
     """P from log K on the edges of these rows: exp(log K + log_weight_j) / the sum of the row, by log-sum-exp.
 
-    Row i goes to out[begins[i]] and on. Returns the first row whose sum is not finite and positive, or −1; of such a
-    row out gets the logarithms.
+    Row i goes to out[begins[i]] and on, in one go: rows are far apart there, and logs, which is scratch, is at hand.
+    Returns the first row whose sum is not finite and positive, or −1; of such a row out gets the logarithms.
     """
     failed = -1
     offset = indptr[start]
@@ -312,30 +312,37 @@ def normalise(start, stop, indptr, indices, logs, log_weight, begins, out):  # t
     shifted = bits.view(np.float64)
     for i in range(start, stop):
         row = indices[indptr[i] : indptr[i + 1]]
-        log = logs[indptr[i] - offset : indptr[i + 1] - offset]
-        p = out[begins[i] : begins[i] + row.size]
-        for e in range(row.size):
-            p[e] = log[e]
+        p = logs[indptr[i] - offset : indptr[i + 1] - offset]
         if log_weight.size:
             for e in range(row.size):
                 p[e] += log_weight[row[e]]
-        top = -np.inf
+        top, scale = largest(p), 1.0
+        right = top > -np.inf and top < np.inf
+        if right:
+            exp_row(p, top, shifted[: row.size], bits[: row.size])
+            total = 0.0
+            for e in range(row.size):
+                total += p[e]
+            right = total >= 1.0 and total < np.inf
+            scale = 1.0 / total
+        if not right and failed < 0:
+            failed = i
+        target = out[begins[i] : begins[i] + row.size]
         for e in range(row.size):
-            top = max(top, p[e])
-        if not (top > -np.inf and top < np.inf):
-            failed = i if failed < 0 else failed
-            continue
-        exp_row(p, top, shifted[: row.size], bits[: row.size])
-        total = 0.0
-        for e in range(row.size):
-            total += p[e]
-        if not (total >= 1.0 and total < np.inf):
-            failed = i if failed < 0 else failed
-            continue
-        scale = 1.0 / total
-        for e in range(row.size):
-            p[e] *= scale
+            target[e] = p[e] * scale
     return failed
+
+
+@_jit
+def largest(values):  # type: ignore[no-untyped-def]
+    """The largest; four at a time, since each comparison waits for the one before."""
+    a = b = c = d = -np.inf
+    whole = values.size - values.size % 4
+    for e in range(0, whole, 4):
+        a, b, c, d = max(a, values[e]), max(b, values[e + 1]), max(c, values[e + 2]), max(d, values[e + 3])
+    for e in range(whole, values.size):
+        a = max(a, values[e])
+    return max(max(a, b), max(c, d))
 
 
 @_jit
@@ -815,10 +822,9 @@ def exponentiate_rows(start, stop, indptr, indices, log_weight, out):  # type: i
     for i in range(start, stop):
         row = indices[indptr[i] : indptr[i + 1]]
         p = out[indptr[i] : indptr[i + 1]]
-        top = -np.inf
         for e in range(row.size):
             p[e] += log_weight[row[e]]
-            top = max(top, p[e])
+        top = largest(p)
         if not (top > -np.inf and top < np.inf):
             failed = i if failed < 0 else failed
             continue

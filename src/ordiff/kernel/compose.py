@@ -173,8 +173,7 @@ class Kernel:
         """Tell when the step is too long for the graph, or too short for the sampling."""
         d = self.known_dimension or (1 if graph.X is None else intrinsic_dimension(graph))
         _check.warn_if_cut(graph.horizon, op.eps * self.widest_on(graph), op.eps, d)
-        spacing = np.median(graph.spacing / self.bandwidth_on(graph).diffusion())
-        _check.warn_if_stuck(op.staying(), op.eps, float(spacing))
+        _check.warn_if_stuck(op.staying(), op.eps, graph.spacing / self.bandwidth_on(graph).diffusion())
 
     def density_on(self, graph: NeighborGraph, density: ArrayLike | str | None) -> Array:
         """The sampling density at the samples, up to a factor."""
@@ -205,10 +204,11 @@ class Kernel:
             u = np.empty(indptr[stop] - indptr[start])
             _sparse.exponents(
                 start, stop, indptr, indices, graph._sqdist, *terms.arrays, terms.edges(graph, start, stop),
-                terms.constant, terms.left, terms.right, terms.clamp, u,
+                terms.constant, terms.left, terms.right, not terms.gaussian, u,
             )  # fmt: skip
-            logs = profile.log_value(u)
-            return int(_sparse.normalise(start, stop, indptr, indices, logs, log_weight, begins, out))
+            if not terms.gaussian:
+                u[:] = profile.log_value(u)
+            return int(_sparse.normalise(start, stop, indptr, indices, u, log_weight, begins, out))
 
         for failed in _threads.over_blocks(block, indptr, threaded=terms.threaded):
             if failed >= 0 and strict:
@@ -225,7 +225,7 @@ class _Terms:
     constant: Array
     left: Array
     right: Array
-    clamp: bool
+    gaussian: bool  # then ``left`` is −2 left, so that what comes out is log K = −u/2
 
     @classmethod
     def of(cls, kernel: Kernel, graph: NeighborGraph, eps: float) -> _Terms:
@@ -264,7 +264,7 @@ class _Terms:
         elif not gaussian and orderings:
             drift = sum(s[:, None] * o.gradient_on(graph) for s, o in zip(slopes, orderings, strict=True))
             constant = eps * _squared(metric, kernel.coupled, drift)
-        sigma2 = 1.0 if gaussian else profile.second_moment(kernel.dimension_on(graph))
+        divisor = -0.5 if gaussian else profile.second_moment(kernel.dimension_on(graph))
         needs_X = metric is not None or field is not None
         arrays = (
             eps,
@@ -278,7 +278,7 @@ class _Terms:
             np.empty((0, 0)) if field is None else np.ascontiguousarray(field),
         )
         right = _sparse.EMPTY if bandwidth.right is None else bandwidth.right
-        return cls(arrays, tuple(functions), constant, bandwidth.left / sigma2, right, not gaussian)
+        return cls(arrays, tuple(functions), constant, bandwidth.left / divisor, right, gaussian)
 
     @property
     def threaded(self) -> bool:
