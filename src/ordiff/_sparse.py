@@ -241,13 +241,13 @@ def gaussian(start, stop, indptr, indices, sqdist, left, right, out):  # type: i
 
 @_jit
 def exponents(  # type: ignore[no-untyped-def]
-    start, stop, indptr, indices, sqdist, eps, X, frame, stiffness, normal, tables, select, slope, field,
-    edges, constant, left, right, clamp, out,
+    start, stop, indptr, indices, begins, sqdist, eps, X, frame, stiffness, normal, tables, select, slope, field,
+    constant, left, right, clamp, edges, out,
 ):  # fmt: skip
     """u_ij = [ |x_j − x_i|²_i / ε − 2 Σ_k s_k(i) Δl_k(i,j) + c(i) ] / (left_i right_j), row by row.
 
     Parts that are absent have size 0. Each part is a short loop over the row, which stays in the first-level cache.
-    edges and out hold the edges of these rows only.
+    The distances of row i begin at sqdist[begins[i]]; edges and out hold the edges of these rows only.
     metric   |z|²_i = normal_i |z|² + Σ_a stiffness_ia ⟨frame_ia, z⟩²           frame (m, d, n)
     order    Σ_k slope_ki (tables[select_ki, j] − tables[select_ki, i]) + ⟨field_i, z⟩ + edges_ij
     """
@@ -257,7 +257,7 @@ def exponents(  # type: ignore[no-untyped-def]
         a = indptr[i]
         row = indices[a : indptr[i + 1]]
         u = out[a - offset : indptr[i + 1] - offset]
-        d2 = sqdist[a : indptr[i + 1]]
+        d2 = sqdist[begins[i] : begins[i] + row.size]
         weight = 1.0 / eps if normal.size == 0 else normal[i] / eps
         base = constant[i] if constant.size else 0.0
         for e in range(row.size):
@@ -300,10 +300,10 @@ def exponents(  # type: ignore[no-untyped-def]
 
 
 @_jit
-def normalise(start, stop, indptr, indices, logs, log_weight, begins, out):  # type: ignore[no-untyped-def]
+def normalise(start, stop, indptr, indices, logs, log_weight, out):  # type: ignore[no-untyped-def]
     """P from log K on the edges of these rows: exp(log K + log_weight_j) / the sum of the row, by log-sum-exp.
 
-    Row i goes to out[begins[i]] and on, in one go: rows are far apart there, and logs, which is scratch, is at hand.
+    logs holds these rows only, and is scratch: a row goes to out in one go, so that nothing waits for its memory.
     Returns the first row whose sum is not finite and positive, or −1; of such a row out gets the logarithms.
     """
     failed = -1
@@ -327,7 +327,7 @@ def normalise(start, stop, indptr, indices, logs, log_weight, begins, out):  # t
             scale = 1.0 / total
         if not right and failed < 0:
             failed = i
-        target = out[begins[i] : begins[i] + row.size]
+        target = out[indptr[i] : indptr[i + 1]]
         for e in range(row.size):
             target[e] = p[e] * scale
     return failed

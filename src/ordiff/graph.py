@@ -282,7 +282,7 @@ class NeighborGraph:
     def _layout(self) -> Layout:
         """How operators on this graph are kept in memory."""
         if self.n_edges < _MANY_EDGES:
-            return Layout(self, self._indptr, self._indptr[:-1])
+            return Layout.of(self)
         return self._local
 
     @cached_property
@@ -354,6 +354,27 @@ class Layout:
     indptr: IntArray  # of the graph
     begins: IntArray  # where each row of the graph begins in the pattern, (m,)
     order: NDArray[np.uint32] | None = None
+
+    @classmethod
+    def of(cls, graph: NeighborGraph) -> Layout:
+        """The samples' own order."""
+        return cls(graph, graph._indptr, graph._indptr[:-1])
+
+    @cached_property
+    def sources(self) -> IntArray:
+        """Where each row of the pattern begins in the graph, (m,)."""
+        return self.begins if self.order is None else self.indptr[self.order]
+
+    def edges(self, start: int, stop: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Both ends, as the graph names them, of the edges in these rows of the pattern."""
+        pattern, names = self.pattern, self._names
+        j = pattern.indices[pattern.indptr[start] : pattern.indptr[stop]]
+        return np.repeat(names[start:stop], np.diff(pattern.indptr[start : stop + 1])), names[j]
+
+    @cached_property
+    def _names(self) -> NDArray[np.intp]:
+        """The sample that each row of the pattern is."""
+        return np.arange(self.pattern.n_points) if self.order is None else self.order.astype(np.intp)
 
     def sort(self, f: Array) -> Array:
         return self._reordered(_sparse.gather, f)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _check, _sparse, _threads
 from ordiff._check import Array
-from ordiff.graph import NeighborGraph
+from ordiff.graph import Layout, NeighborGraph
 from ordiff.kernel.compose import Kernel
 from ordiff.operator import MarkovOperator
 
@@ -111,7 +111,7 @@ def _resolution(
     alpha: float,
 ) -> Resolution:
     """The kernel must be resolved on the graph: the graph of full rows has no neighbourhoods to estimate from."""
-    P = kernel._rows(full, eps, -alpha * np.log(q), strict=False)  # the other rows may be empty
+    P = kernel._rows(full, eps, -alpha * np.log(q), Layout.of(full), strict=False)  # the other rows may be empty
     kept = np.array(
         [
             P[full.indptr[i] : full.indptr[i + 1]][graph.indices[graph.indptr[i] : graph.indptr[i + 1]]].sum()

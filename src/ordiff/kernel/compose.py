@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ordiff import _check, _sparse, _threads
-from ordiff._check import Array, IntArray
+from ordiff._check import Array
 from ordiff.geometry import balanced_density, intrinsic_dimension, knn_density, usual_neighbors
-from ordiff.graph import NeighborGraph
+from ordiff.graph import Layout, NeighborGraph
 from ordiff.kernel.bandwidth import Bandwidth
 from ordiff.kernel.metric import Metric
 from ordiff.kernel.ordering import Field, Ordering, Table, as_orderings
@@ -163,7 +163,7 @@ class Kernel:
             weight = _check.node_or_scalar(weight, graph.n_points, "weight", positive=True).copy()
             log_weight = np.log(weight) + (log_weight if log_weight.size else 0.0)
         kernel = self.on(graph)
-        data = kernel._rows(graph, eps, log_weight, begins=graph._layout.begins)
+        data = kernel._rows(graph, eps, log_weight, graph._layout)
         twin = _Twin(kernel, graph, eps, q.copy(), alpha, weight)
         op = MarkovOperator(graph, data, eps, q, sorted=True, kernel=kernel, twin=twin)
         kernel._warn_of_step(graph, op)
@@ -188,31 +188,29 @@ class Kernel:
         return _check.node_or_scalar(density, graph.n_points, "density", positive=True)
 
     def _rows(
-        self, graph: NeighborGraph, eps: float, log_weight: Array, strict: bool = True, begins: IntArray | None = None
+        self, graph: NeighborGraph, eps: float, log_weight: Array, layout: Layout, *, strict: bool = True
     ) -> Array:
-        """The edge values of P, (E,), a block of rows at a time. A row without mass is an error, or keeps its log K.
+        """The edge values of P in the order of a layout, (E,), a block of rows at a time.
 
-        begins: where each row goes, (m,), when not to its place in the graph.
+        A row without mass is an error or, if not ``strict``, keeps its log K.
         """
-        terms = _Terms.of(self, graph, eps)
-        profile = as_profile(self.profile)
-        indptr, indices = graph._indptr, _sparse.unsigned(graph._indices)
-        begins = indptr[:-1] if begins is None else begins
-        out = np.empty(graph.n_edges)
+        terms, profile = _Terms.of(self, graph, eps).sorted(layout), as_profile(self.profile)
+        indptr, indices = layout.pattern._indptr, _sparse.unsigned(layout.pattern._indices)
+        log_weight, out = layout.sort(log_weight) if log_weight.size else log_weight, np.empty(graph.n_edges)
 
         def block(start: int, stop: int) -> int:
             u = np.empty(indptr[stop] - indptr[start])
             _sparse.exponents(
-                start, stop, indptr, indices, graph._sqdist, *terms.arrays, terms.edges(graph, start, stop),
-                terms.constant, terms.left, terms.right, not terms.gaussian, u,
+                start, stop, indptr, indices, layout.sources, graph._sqdist, *terms.arrays, not terms.gaussian,
+                terms.edges(graph, layout, start, stop), u,
             )  # fmt: skip
             if not terms.gaussian:
                 u[:] = profile.log_value(u)
-            return int(_sparse.normalise(start, stop, indptr, indices, u, log_weight, begins, out))
+            return int(_sparse.normalise(start, stop, indptr, indices, u, log_weight, out))
 
-        for failed in _threads.over_blocks(block, indptr, threaded=terms.threaded):
-            if failed >= 0 and strict:
-                raise _check.empty_row(failed, eps)
+        failed = max(_threads.over_blocks(block, indptr, threaded=terms.threaded)) >= 0
+        if failed and strict:
+            raise _check.empty_row(_first_empty(layout, out), eps)
         return out
 
 
@@ -220,12 +218,10 @@ class Kernel:
 class _Terms:
     """A kernel's parts on one graph, as the arrays that the compiled loop takes."""
 
-    arrays: tuple[Any, ...]  # eps, X, directions, stiffness, normal, tables, select, slope, field
+    # eps, X, directions, stiffness, normal, tables, select, slope, field, constant, left, right
+    arrays: tuple[Any, ...]
     functions: tuple[tuple[Array, Ordering], ...]  # (τ/κ, ordering) evaluated edge by edge
-    constant: Array
-    left: Array
-    right: Array
-    gaussian: bool  # then ``left`` is −2 left, so that what comes out is log K = −u/2
+    gaussian: bool  # then left is −2 left, so that what comes out is log K = −u/2
 
     @classmethod
     def of(cls, kernel: Kernel, graph: NeighborGraph, eps: float) -> _Terms:
@@ -276,21 +272,31 @@ class _Terms:
             np.array(select) if select else np.empty((0, m), np.uint32),
             np.array(slope) if slope else np.empty((0, m)),
             np.empty((0, 0)) if field is None else np.ascontiguousarray(field),
+            constant,
+            bandwidth.left / divisor,
+            _sparse.EMPTY if bandwidth.right is None else bandwidth.right,
         )
-        right = _sparse.EMPTY if bandwidth.right is None else bandwidth.right
-        return cls(arrays, tuple(functions), constant, bandwidth.left / divisor, right, gaussian)
+        return cls(arrays, tuple(functions), gaussian)
+
+    def sorted(self, layout: Layout) -> _Terms:
+        """The same with the arrays in the order of a layout."""
+        if layout.order is None:
+            return self
+        eps, X, directions, stiffness, normal, tables, select, slope, *others = self.arrays
+        by_sample = (X, directions, stiffness, normal), others
+        before, after = ([a[layout.order] if a.size else a for a in group] for group in by_sample)
+        return replace(self, arrays=(eps, *before, *(a[:, layout.order] for a in (tables, select, slope)), *after))
 
     @property
     def threaded(self) -> bool:
         """A user's function is called from one thread only."""
         return all(ordering.form.pure for _, ordering in self.functions)  # type: ignore[union-attr]
 
-    def edges(self, graph: NeighborGraph, start: int, stop: int) -> Array:
-        """Σ_k (τ_k/κ_k)(i) l_k(i, j) of the orderings by function, for the edges of these rows."""
+    def edges(self, graph: NeighborGraph, layout: Layout, start: int, stop: int) -> Array:
+        """Σ_k (τ_k/κ_k)(i) l_k(i, j) of the orderings by function, for the edges of these rows of the layout."""
         if not self.functions:
             return _sparse.EMPTY
-        i = graph.sources(start, stop)
-        j = graph.indices[graph.indptr[start] : graph.indptr[stop]].astype(np.intp)
+        i, j = layout.edges(start, stop)
         return sum(s[i] * ordering.differences(graph, i, j) for s, ordering in self.functions)  # type: ignore[return-value]
 
 
@@ -307,6 +313,14 @@ class _Twin:
 
     def __call__(self) -> MarkovOperator:
         return self.kernel.undirected().operator(self.graph, self.eps, self.density, self.alpha, self.weight)
+
+
+def _first_empty(layout: Layout, data: Array) -> int:
+    """The first row whose sum is not 1."""
+    with np.errstate(invalid="ignore"):
+        sums = np.add.reduceat(data, layout.pattern.indptr[:-1])
+        empty = ~(np.abs(sums - 1) < 0.5)
+    return int(np.argmax(empty if layout.order is None else layout.unsort(empty)))
 
 
 def _squared(metric: Metric | None, coupled: bool, drift: Array) -> Array:
