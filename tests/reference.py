@@ -65,6 +65,7 @@ METRICS = {
     "tangent": lambda s: {"anisotropy": s.A, "basis": s.J},
     "ambient": lambda s: {"anisotropy": s.J @ s.A @ s.J.transpose(0, 2, 1), "normal_weight": 0.5},
     "coupled": lambda s: {"anisotropy": s.A, "basis": s.J, "coupled": True},
+    "coupled ambient": lambda s: {"anisotropy": s.J @ s.A @ s.J.transpose(0, 2, 1), "coupled": True},
 }
 BANDWIDTHS = {
     "constant": lambda s: {"noise": 0.8},
@@ -108,7 +109,7 @@ def naive_differences(s, kind):
 
 
 def naive_operator(s, ordering, metric, bandwidth, profile, eps, alpha):
-    """P by the formula sheet, section 1 and 3, with loops over pairs and no cleverness."""
+    """P by the formula sheet, section 1 and 3, with loops over pairs and no cleverness. The density is s.q."""
     m, d = s.m, 2
     kinds = {"none": [], "several": ["global", "field", "piecewise", "cyclic"]}.get(ordering, [ordering])
     terms = [naive_differences(s, kind) for kind in kinds]
@@ -143,7 +144,7 @@ def naive_operator(s, ordering, metric, bandwidth, profile, eps, alpha):
                     drift += slope * gradient[i]
                 constant += tau[i] ** 2
             if profile != "gaussian":  # completes the square of the whole drift
-                square_in = {"euclidean": np.eye(3), "coupled": A_amb}.get(metric, B)
+                square_in = np.eye(3) if metric == "euclidean" else A_amb if "coupled" in metric else B
                 constant = drift @ square_in @ drift
             b = {
                 "constant": lambda i, j: 0.64,

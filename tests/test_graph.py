@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
 import ordiff as od
+from ordiff import neighbors
 
 
 def rows(graph):
@@ -119,6 +120,41 @@ def test_approximate_recall(n):
     assert recall > 0.95
     again = od.NeighborGraph.build(X, k=15, method="approximate", random_state=1)
     np.testing.assert_array_equal(graph.indices, again.indices)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "installed", "expected"),
+    [
+        (300, 15, True, "_tree"),
+        (300, 16, True, "_descent"),
+        (300, 16, False, "_all_pairs"),
+        (100, 15, True, "_tree"),
+        (100, 16, True, "_all_pairs"),
+    ],
+)
+def test_the_search_is_chosen_by_dimension_and_size(m, n, installed, expected, rng, monkeypatch):
+    for name in ("_tree", "_all_pairs", "_descent"):
+        monkeypatch.setattr(neighbors, name, lambda *_, name=name: name)
+    monkeypatch.setattr(neighbors, "_APPROXIMATE_SIZE", 200)
+    monkeypatch.setattr(neighbors, "_has_pynndescent", lambda: installed)
+    assert neighbors.nearest(rng.normal(size=(m, n)), 5, "auto", None, np.arange(m)) == expected
+
+
+def test_indices_of_64_bits_change_nothing(rng, monkeypatch):
+    X = rng.normal(size=(300, 2))
+
+    def made():
+        graph = od.NeighborGraph.build(X, k=60)
+        op = od.Kernel(X[:, 0], noise=0.5).operator(graph, 0.02, density="knn")
+        steps = op.backward(X, 3), op.forward(np.ones(300) / 300, 3), op.adjoint(X[:, 1])
+        return graph.indices.dtype, [op.matrix.toarray(), *steps, od.velocity(op, "symmetric"), *od.local_moments(op)]
+
+    short, expected = made()
+    monkeypatch.setattr("ordiff._sparse.index_dtype", lambda largest: np.int64)
+    long, found = made()
+    assert (short, long) == (np.int32, np.int64)
+    for here, there in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(here, there)
 
 
 def test_many_coincident_points_keep_their_selves():

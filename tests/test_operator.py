@@ -285,6 +285,36 @@ def test_inputs_are_not_kept_or_changed(rng):
     np.testing.assert_array_equal(od.Kernel(ordering).operator(graph, 0.1).matrix.toarray(), before)
 
 
+# -------------------------------------------------------------------------------------------- random samples
+
+
+# The least rms error of Δf that pyDiffMap and datafold reach over all ε, by tilt and neighbours (benchmarks/RESULTS.md,
+# Accuracy), and an ε that suits each density estimate.
+PEERS = {
+    (0.0, 64): 0.979,
+    (0.0, 256): 0.424,
+    (0.0, 2300): 0.317,
+    (0.5, 64): 1.154,
+    (0.5, 256): 0.490,
+    (0.5, 2300): 0.331,
+}
+STEPS = {"knn": {64: 0.028, 256: 0.05, 2300: 0.08}, "balanced": {64: 0.02, 256: 0.035, 2300: 0.04}}
+
+
+@pytest.mark.parametrize("density", STEPS)
+@pytest.mark.parametrize(("tilt", "k"), PEERS)
+def test_random_samples_of_a_torus(rng, density, tilt, k):
+    """5,000 of them, with θ-density ∝ 1 + tilt sin θ: Δf for f = sin θ sin 2φ, whose rms is 2.5, driftless."""
+    theta = rng.uniform(0, 2 * np.pi, 20_000)
+    theta = theta[rng.uniform(0, 1 + tilt, theta.size) < 1 + tilt * np.sin(theta)][:5000]
+    phi = rng.uniform(0, 2 * np.pi, theta.size)
+    X, f = np.stack([np.sin(theta), np.cos(theta), np.sin(phi), np.cos(phi)], 1), np.sin(theta) * np.sin(2 * phi)
+    op = od.Kernel(dimension=2).operator(od.NeighborGraph.build(X, k=k), STEPS[density][k], density=density)
+    error = np.sqrt(np.mean((2 * op.generator(f) + 5 * f) ** 2))
+    assert len(X) == 5000
+    assert error < PEERS[tilt, k]
+
+
 # -------------------------------------------------------------------------------------------- inputs that strain
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 import ordiff as od
-from reference import COMBINATIONS, Surface, make_kernel, naive_operator
+from reference import COMBINATIONS, METRICS, Surface, make_kernel, naive_operator
 
 # small graphs with wide steps: what is tested is the arithmetic
 pytestmark = pytest.mark.filterwarnings("ignore:the graph is too small", "ignore:eps = ")
@@ -25,8 +25,14 @@ def graph(surface):
     return od.NeighborGraph.build(surface.X, k=surface.m - 1)
 
 
+@pytest.fixture(params=[10**9, 0], ids=["own order", "sorted"])
+def layout(request, monkeypatch):
+    """Operators are kept as the samples come, or, as those on large graphs are, sorted for locality."""
+    monkeypatch.setattr("ordiff.graph._MANY_EDGES", request.param)
+
+
 @pytest.mark.parametrize("parts", COMBINATIONS, ids="-".join)
-def test_every_combination(surface, graph, parts):
+def test_every_combination(surface, graph, layout, parts):
     op = make_kernel(surface, *parts).operator(graph, EPS, density=surface.q, alpha=ALPHA)
     P = op.matrix.toarray()
     np.testing.assert_allclose(P, naive_operator(surface, *parts, EPS, ALPHA), rtol=1e-9, atol=1e-12)
@@ -40,14 +46,28 @@ def test_every_combination(surface, graph, parts):
     np.testing.assert_allclose(other.matrix.toarray(), P, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("parts", COMBINATIONS[::7], ids="-".join)
-def test_permutation_and_rigid_motion(surface, graph, parts, rng):
+DENSITIES = {
+    "uniform": lambda s: {},
+    "given": lambda s: {"density": s.q, "alpha": ALPHA},
+    "knn": lambda s: {"density": "knn"},
+    "not removed": lambda s: {"density": s.q, "alpha": 0.0},
+    "weight": lambda s: {"density": s.q, "weight": s.noise},
+}
+
+
+@pytest.mark.parametrize("density", DENSITIES)
+@pytest.mark.parametrize("metric", METRICS)
+def test_permutation_and_rigid_motion(surface, graph, rng, metric, density):
+    """Of every combination with this metric."""
     order = rng.permutation(surface.m)
     moved = surface.moved(Rotation.from_rotvec([0.3, -1.1, 0.7]).as_matrix(), np.array([3.0, -2.0, 1.0]), order)
-    P = make_kernel(surface, *parts).operator(graph, EPS, density=surface.q).matrix.toarray()
     other_graph = od.NeighborGraph.build(moved.X, k=surface.m - 1)
-    Q = make_kernel(moved, *parts).operator(other_graph, EPS, density=moved.q).matrix.toarray()
-    np.testing.assert_allclose(Q, P[np.ix_(order, order)], rtol=1e-9, atol=1e-12)
+    options, other_options = DENSITIES[density](surface), DENSITIES[density](moved)
+    for parts in COMBINATIONS:
+        if parts[1] == metric:
+            P = make_kernel(surface, *parts).operator(graph, EPS, **options).matrix.toarray()
+            Q = make_kernel(moved, *parts).operator(other_graph, EPS, **other_options).matrix.toarray()
+            np.testing.assert_allclose(Q, P[np.ix_(order, order)], rtol=1e-9, atol=1e-12, err_msg="-".join(parts))
 
 
 @pytest.mark.parametrize("parts", COMBINATIONS[::11], ids="-".join)

@@ -235,9 +235,39 @@ def test_order_anisotropic(coupled, ambient):
     )  # fmt: skip
 
 
+def isotropic_cases(c):
+    """Parts whose terms know the dimension, in two of them: the kernel, its drift and ρ²."""
+    rho = 0.9 + 0.15 * np.sin(c.theta) + 0.1 * np.cos(c.phi)
+    slope = np.stack([0.15 * np.cos(c.theta), -0.1 * np.sin(c.phi)], 1)
+    return {
+        "beta": (  # the extra drift is (1−β)(d+2) ρ∇ρ
+            od.Kernel(c.ordering(), noise=rho, beta=0.6), c.gradient_l + 0.4 * 4 * rho[:, None] * slope, rho**2,
+        ),
+        "self-tuning": (  # (d+2) ½ρ1 ∇ρ2
+            od.Kernel(c.ordering(), noise=0.8, noise_right=rho), c.gradient_l + 4 * 0.4 * slope, 0.8 * rho,
+        ),
+        "compact": (
+            od.Kernel(c.ordering(), noise=rho, profile="compact", dimension=2), c.gradient_l, rho**2,
+        ),
+        "supergaussian": (
+            od.Kernel(c.ordering(), noise=rho, profile="supergaussian", dimension=2), c.gradient_l, rho**2,
+        ),
+    }  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def fine_torus():
-    return FlatTorus(side=100)  # the factors of a splitting have narrower steps than the whole
+    return FlatTorus(side=120)  # for narrow steps, and for a profile with an edge
+
+
+@pytest.mark.parametrize("name", isotropic_cases(TORUS))
+def test_order_in_two_dimensions(name, fine_torus):
+    c = fine_torus
+    kernel, drift, rho2 = isotropic_cases(c)[name]
+    truth = (drift * c.gradient_f).sum(axis=1) + 0.5 * rho2 * np.trace(c.hessian, axis1=1, axis2=2)
+    check_orders(
+        lambda eps: kernel.operator(c.graph, eps), lambda eps: od.richardson(kernel, c.graph, eps), truth, c.f,
+    )  # fmt: skip
 
 
 def test_order_strang(fine_torus):

@@ -129,7 +129,7 @@ class Ordering:
     def __init__(
         self, values: ArrayLike, speed: ArrayLike = 1.0, scale: ArrayLike | str = 1.0, gradient: ArrayLike | None = None
     ) -> None:
-        l = _check.nodes(values, np.size(values), "the ordering").copy()
+        l = _check.nodes(values, len(np.atleast_1d(values)), "the ordering").copy()
         self._set(Table(l[None, :], np.zeros(l.size, np.uint32)), l.size, speed, scale, gradient)
 
     def _set(
