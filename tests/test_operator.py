@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import os
 import pickle
+import signal
+import threading
 from itertools import product
 
 import numpy as np
@@ -12,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ordiff as od
+from ordiff import _march, _sparse
 from ordiff.tuning import p_max
 from reference import Surface, make_kernel
 
@@ -253,6 +258,71 @@ def test_what_is_made_of_a_large_operator_is_the_same(rng, monkeypatch, name):
     sorted_from(0, monkeypatch)
     for here, there in zip(made(), want, strict=True):
         np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-12)
+
+
+def test_loops_are_compiled_once_for_every_kernel(monkeypatch):
+    s = Surface()
+    graph = od.NeighborGraph.build(s.X, k=12)
+
+    def compiled():
+        for parts in (
+            ("none", "ambient", "constant"),
+            ("several", "tangent", "beta"),
+            ("piecewise", "coupled", "beta"),
+        ):
+            make_kernel(s, *parts, "gaussian").operator(graph, 0.4, density=s.q).generator(s.l)
+        return [set(loop.signatures) for loop in (_sparse.exponents, _sparse.normalise, _sparse.pull_difference)]
+
+    od.Kernel(s.l).operator(graph, 0.4).generator(s.l)
+    once = [set(loop.signatures) for loop in (_sparse.exponents, _sparse.normalise, _sparse.pull_difference)]
+    for edges in (10**9, 0):
+        sorted_from(edges, monkeypatch)
+        assert compiled() == once
+
+
+def test_copies_keep_what_is_theirs(rng):
+    class Named(od.MarkovOperator):
+        name = "nobody"
+
+    X = rng.normal(size=(60, 2))
+    op = od.Kernel(X[:, 0]).operator(od.NeighborGraph.build(X, k=20), 0.1)
+    named, size = Named(op.graph, op.matrix.data, op.eps, op.density), len(pickle.dumps(op))
+    named.name = "somebody"
+    mass = named.forward(np.full(60, 1 / 60), 2)
+    for other in (copy.copy(named), copy.deepcopy(named)):
+        assert (type(other), other.name) == (Named, "somebody")
+        np.testing.assert_array_equal(other.forward(np.full(60, 1 / 60), 2), mass)
+    op.forward(op.backward(X))
+    assert len(pickle.dumps(op)) == size  # without what steps keep
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_forked_during_a_first_step_steps_too(rng, monkeypatch):
+    X = rng.normal(size=(60, 2))
+    graph = od.NeighborGraph.build(X, k=20)
+    one, other = (od.Kernel(X[:, 0]).operator(graph, eps) for eps in (0.1, 0.2))
+    one.backward(X)  # compiled
+    began, release, power = threading.Event(), threading.Event(), _march.Power
+
+    def slow(*args):
+        began.set()
+        release.wait(20)
+        return power(*args)
+
+    monkeypatch.setattr(_march, "Power", slow)
+    caller = threading.Thread(target=one.forward, args=(X,))
+    caller.start()
+    assert began.wait(20)
+    monkeypatch.setattr(_march, "Power", power)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # ends a child that waits for ever
+        other.forward(X)
+        os._exit(0)
+    release.set()
+    caller.join(20)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_large_operator_shares_nothing_that_can_be_changed(rng, monkeypatch):

@@ -160,6 +160,17 @@ def node_or_scalar(value: ArrayLike, m: int, name: str, *, positive: bool = Fals
     return array
 
 
+def log_values(values: ArrayLike, size: int, profile: object) -> Array:
+    """What a profile makes of an array of this size."""
+    array = np.asarray(values)
+    if array.shape != (size,) or array.dtype.kind not in "fiu":
+        raise ValueError(
+            f"{type(profile).__name__}.log_value must return one real number for each of u, shape ({size},); got "
+            f"shape {array.shape} of {array.dtype}."
+        )
+    return array
+
+
 def indices(values: ArrayLike, m: int, name: str) -> NDArray[np.intp]:
     """One sample number, or several, each 0 .. m − 1."""
     array = np.atleast_1d(np.asarray(values))

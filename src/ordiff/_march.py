@@ -1,7 +1,7 @@
 """Steps of a chain by several threads, which wait for each other without coming back to Python.
 
 A step is cut into runs of rows. Threads take the runs of all steps in turn, and one that is ahead waits until the
-step before is finished. So a thread that comes late, or never, costs nothing: the others do its share.
+step before is finished. So a thread that comes late, or never, costs hardly anything: the others do its share.
 
 The compiled loops are those of `_sparse`. Now and then they come back to Python, where an interrupt is seen.
 """
@@ -65,10 +65,9 @@ class Power:
     def __init__(self, matrix: Matrix, cuts: NDArray[np.int64], order: NDArray[np.uint32]) -> None:
         self._arrays = (*matrix, order)
         self._cuts, self._edges, self._parts = cuts, matrix[2].size, cuts.size - 1
-        self._workers = _workers(self._edges, self._parts)
 
     def __call__(self, f: Array, steps: int) -> Array:
-        workers = self._workers if steps == 1 else _workers(steps * self._edges, self._parts)
+        workers = _workers(steps * self._edges, self._parts)
         apart, out = f.size <= _FEW, np.empty(f.shape)
         room = np.empty((2 + apart * workers, *f.shape))
         spell = _spell(self._edges, self._parts, f.shape[1])

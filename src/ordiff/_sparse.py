@@ -304,7 +304,8 @@ def normalise(start, stop, indptr, indices, logs, log_weight, out):  # type: ign
     """P from log K on the edges of these rows: exp(log K + log_weight_j) / the sum of the row, by log-sum-exp.
 
     logs holds these rows only, and is scratch: a row goes to out in one go, so that nothing waits for its memory.
-    Returns the first row whose sum is not finite and positive, or −1; of such a row out gets the logarithms.
+    Returns the first row whose sum is not finite and positive, or −1; what out gets of such a row is no probability:
+    −inf throughout, NaN or more than finite.
     """
     failed = -1
     offset = indptr[start]
@@ -593,7 +594,7 @@ def serve(own):  # type: ignore[no-untyped-def]
 # the same loop (…_runs) with the same counters and arrays; when the call returns, none of them is at it any more.
 #
 #     helpers     those who may be called, and how many are to be
-#     counters    below; 0 at first
+#     counters    below; 0 at first, but for the lock
 #     spell       the runs after which a caller comes back to Python
 #
 # It returns whether all is finished; if not, it has worked for long and should be made again. A loop returns how often

@@ -14,13 +14,35 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 
 from ordiff import _sparse
 from ordiff._check import IntArray
+
+if TYPE_CHECKING:
+    from functools import cached_property as cached_property
+else:
+
+    class cached_property:  # noqa: N801
+        """That of functools as it is from Python 3.12 on, without a lock.
+
+        Before, all objects of a class share one: a process forked while another thread has it would wait for ever.
+        """
+
+        def __init__(self, make):
+            self.make, self.__doc__ = make, make.__doc__
+
+        def __set_name__(self, owner, name):
+            self.name = name
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            return instance.__dict__.setdefault(self.name, self.make(instance))
+
 
 Range = tuple[int, int]
 

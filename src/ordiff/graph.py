@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _check, _march, _sparse, _threads, neighbors
 from ordiff._check import Array, GraphError, IntArray
+from ordiff._threads import cached_property
 
 # From this many edges on operators are sorted for locality: below, to sort a function and back costs what it saves.
 _MANY_EDGES = 200_000
@@ -361,7 +361,7 @@ class Layout:
         return cls(graph, graph._indptr, graph._indptr[:-1])
 
     @cached_property
-    def sources(self) -> IntArray:
+    def origins(self) -> IntArray:
         """Where each row of the pattern begins in the graph, (m,)."""
         return self.begins if self.order is None else self.indptr[self.order]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,14 +20,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _check, _march, _sparse, _threads
 from ordiff._check import Array
+from ordiff._threads import cached_property
 from ordiff.graph import NeighborGraph
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
-# Up to so many edges an operator that moves masses keeps Pᵀ too, 16 bytes an edge: its rows can be summed, which two
-# threads do faster than they scatter those of P.
-_TURNED_EDGES = 4_000_000
+# Up to so many edges an operator that steps forward keeps Pᵀ too, 10 MB at most: its rows can be summed, which two
+# threads do faster than they scatter those of P. Larger ones gain little.
+_TURNED_EDGES = 600_000
 
 
 class Generator(ABC):
@@ -133,10 +133,16 @@ class MarkovOperator(Chain):
         self.density = density.copy()
         self.density.flags.writeable = False
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __getstate__(self) -> dict[str, Any]:
         # in the order of the graph: another machine may lay it out otherwise
-        make = partial(MarkovOperator, kernel=self.kernel, twin=self._twin)
-        return make, (self.graph, self._data, self.eps, self.density)
+        kept = {name: value for name, value in self.__dict__.items() if name not in ("_layout", "_back", "_turned")}
+        return {**kept, "_stored": self._data}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._layout = self.graph._layout
+        self._stored = self._layout.sort_edges(self._stored)
+        self.density.flags.writeable = False
 
     @property
     def _data(self) -> Array:
@@ -168,24 +174,25 @@ class MarkovOperator(Chain):
     def _steps(self, f: Array, steps: int, *, forward: bool) -> Array:
         if not steps:
             return f.copy()
-        many = np.ascontiguousarray(f).reshape(len(f), -1)
-        return (self._ahead if forward else self._back)(many, steps).reshape(f.shape)
+        if forward and self.graph.n_edges > _TURNED_EDGES:
+            return self._scattered(f, steps)
+        return (self._turned if forward else self._back)(_many(f), steps).reshape(f.shape)
 
     @cached_property
-    def _back(self) -> Callable[[Array, int], Array]:
-        """f ↦ P^steps f, for several functions (m, c)."""
-        pattern = self._layout.pattern
-        return _march.Power(self._rows, pattern._runs, self._order)
+    def _back(self) -> _march.Power:
+        """f ↦ P^steps f."""
+        return _march.Power(self._rows, self._layout.pattern._runs, self._order)
 
     @cached_property
-    def _ahead(self) -> Callable[[Array, int], Array]:
-        """f ↦ (Pᵀ)^steps f, for several functions (m, c)."""
-        pattern, order = self._layout.pattern, self._order
-        if pattern.n_edges > _TURNED_EDGES:
-            return partial(_march.transposed_power, self._rows, pattern._shares, order)
-        columns = pattern._columns
-        turned = (columns.indptr, columns.indices, columns.values(self._stored))
-        return _march.Power(turned, columns.runs, order)
+    def _turned(self) -> _march.Power:
+        """f ↦ (Pᵀ)^steps f."""
+        columns = self._layout.pattern._columns
+        return _march.Power((columns.indptr, columns.indices, columns.values(self._stored)), columns.runs, self._order)
+
+    def _scattered(self, f: Array, steps: int) -> Array:
+        """(Pᵀ)^steps f, without Pᵀ."""
+        shares = self._layout.pattern._shares
+        return _march.transposed_power(self._rows, shares, self._order, _many(f), steps).reshape(f.shape)
 
     @property
     def _rows(self) -> _march.Matrix:
@@ -200,17 +207,21 @@ class MarkovOperator(Chain):
         return self._steps(f, 1, forward=False)
 
     def _push(self, mass: Array) -> Array:
-        return self._steps(mass, 1, forward=True)
+        return self._scattered(mass, 1)
 
     def _increment(self, f: Array) -> Array:
-        pattern, many = self._layout.pattern, self._layout.sort(f).reshape(len(f), -1)
+        many = _many(self._layout.sort(f))
         out = np.empty_like(many)
-        indices = _sparse.unsigned(pattern._indices)
-        _threads.over_rows(_sparse.pull_difference, pattern._indptr, indices, self._stored, many, out)
+        _threads.over_rows(_sparse.pull_difference, *self._rows, many, out)
         return self._layout.unsort(out.reshape(f.shape))
 
     def __repr__(self) -> str:
         return f"MarkovOperator({self.graph.n_points} points, {self.graph.n_edges} edges, eps={self.eps:g})"
+
+
+def _many(f: Array) -> Array:
+    """One function or several as (m, c)."""
+    return np.ascontiguousarray(f).reshape(len(f), -1)
 
 
 class Product(Chain):

@@ -10,7 +10,6 @@ of its cell), *weigh* (volumes that make sums integrals).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -20,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _check, _sparse
 from ordiff._check import Array, GraphError
+from ordiff._threads import cached_property
 from ordiff.geometry import (
     balanced_density,
     gaussian_weights,

@@ -77,6 +77,31 @@ def test_a_profile_without_a_second_moment_is_refused(graph):
         od.Kernel(profile=Heavy(), dimension=2).operator(graph, 0.1)
 
 
+@pytest.mark.parametrize(
+    "wrong", [lambda u: None, lambda u: -0.5, lambda u: -u[:1], lambda u: -u + 0j, lambda u: -u.reshape(-1, 1)]
+)
+def test_a_profile_that_returns_something_else_is_refused(graph, wrong):
+    class Wrong(od.Profile):
+        def log_value(self, u):
+            return wrong(u)
+
+        def second_moment(self, dimension):
+            return 1.0
+
+    with pytest.raises(ValueError, match=r"Wrong\.log_value must return one real number for each of u, shape \(\d+,\)"):
+        od.Kernel(profile=Wrong(), dimension=2).operator(graph, 0.1)
+
+
+@pytest.mark.parametrize("edges", [0, 10**9], ids=["sorted", "own order"])
+def test_a_local_ordering_that_is_wrong_names_the_first_pair(rng, monkeypatch, edges):
+    monkeypatch.setattr("ordiff.graph._MANY_EDGES", edges)
+    graph = od.NeighborGraph.build(rng.normal(size=(600, 2)), k=30)
+    kernel = od.Kernel(od.Ordering.local(lambda i, j: np.where((i % 200 == 9) & (i != j), np.nan, 0.0)))
+    first = next(j for j in graph.indices[graph.indptr[9] : graph.indptr[10]] if j != 9)
+    with pytest.raises(ValueError, match=rf"is nan for the pair \(9, {first}\), where it must be finite"):
+        kernel.operator(graph, 0.1)
+
+
 def test_the_dimension_of_a_profile_is_estimated(surface, graph):
     known = od.Kernel(profile="compact", dimension=2).operator(graph, 0.4)
     np.testing.assert_array_equal(od.Kernel(profile="compact").operator(graph, 0.4).matrix.data, known.matrix.data)

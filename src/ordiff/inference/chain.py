@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from ordiff import _check, _march, _sparse, _threads
 from ordiff._check import Array, IntArray
 from ordiff._quads import Quads
+from ordiff._threads import cached_property
 from ordiff.graph import Columns, NeighborGraph
 
 # From this many edges on the states are sorted for locality.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from ordiff import _check
 from ordiff._check import Array
+from ordiff._threads import cached_property
 from ordiff.inference.objective import Dynamics
 from ordiff.inference.optimise import Problem, Solution
 from ordiff.inference.parameters import Block, Parameters

@@ -13,7 +13,6 @@ a strength is left to the objective.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from ordiff import _check
 from ordiff._check import Array
+from ordiff._threads import cached_property
 from ordiff.geometry import TangentSpaces
 from ordiff.operator import MarkovOperator
 

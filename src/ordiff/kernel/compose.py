@@ -192,7 +192,7 @@ class Kernel:
     ) -> Array:
         """The edge values of P in the order of a layout, (E,), a block of rows at a time.
 
-        A row without mass is an error or, if not ``strict``, keeps its log K.
+        A row without mass is an error or, if not ``strict``, left without probabilities: −inf or NaN.
         """
         terms, profile = _Terms.of(self, graph, eps).sorted(layout), as_profile(self.profile)
         indptr, indices = layout.pattern._indptr, _sparse.unsigned(layout.pattern._indices)
@@ -201,11 +201,11 @@ class Kernel:
         def block(start: int, stop: int) -> int:
             u = np.empty(indptr[stop] - indptr[start])
             _sparse.exponents(
-                start, stop, indptr, indices, layout.sources, graph._sqdist, *terms.arrays, not terms.gaussian,
+                start, stop, indptr, indices, layout.origins, graph._sqdist, *terms.arrays, not terms.gaussian,
                 terms.edges(graph, layout, start, stop), u,
             )  # fmt: skip
             if not terms.gaussian:
-                u[:] = profile.log_value(u)
+                u[:] = _check.log_values(profile.log_value(u), u.size, profile)
             return int(_sparse.normalise(start, stop, indptr, indices, u, log_weight, out))
 
         failed = max(_threads.over_blocks(block, indptr, threaded=terms.threaded)) >= 0
@@ -285,7 +285,9 @@ class _Terms:
         eps, X, directions, stiffness, normal, tables, select, slope, *others = self.arrays
         by_sample = (X, directions, stiffness, normal), others
         before, after = ([a[layout.order] if a.size else a for a in group] for group in by_sample)
-        return replace(self, arrays=(eps, *before, *(a[:, layout.order] for a in (tables, select, slope)), *after))
+        return replace(
+            self, arrays=(eps, *before, *(np.take(a, layout.order, axis=1) for a in (tables, select, slope)), *after)
+        )
 
     @property
     def threaded(self) -> bool:
@@ -297,7 +299,14 @@ class _Terms:
         if not self.functions:
             return _sparse.EMPTY
         i, j = layout.edges(start, stop)
-        return sum(s[i] * ordering.differences(graph, i, j) for s, ordering in self.functions)  # type: ignore[return-value]
+        try:
+            return sum(s[i] * ordering.differences(graph, i, j) for s, ordering in self.functions)  # type: ignore[return-value]
+        except ValueError:
+            if layout.order is not None:  # name the first of the samples as they were given
+                own = Layout.of(graph)
+                for row in range(graph.n_points):
+                    self.edges(graph, own, row, row + 1)
+            raise
 
 
 @dataclass(frozen=True, eq=False)
