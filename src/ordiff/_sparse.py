@@ -166,16 +166,40 @@ def copy_rows(start, stop, indptr, source, target, values, out):  # type: ignore
 
 @_jit
 def gather(start, stop, order, f, out):  # type: ignore[no-untyped-def]
-    """out_i = f_order[i], for one function (m,) or several (m, c)."""
+    """out_i = f_order[i], (m,)."""
     for i in range(start, stop):
         out[i] = f[order[i]]
 
 
 @_jit
 def scatter(start, stop, order, f, out):  # type: ignore[no-untyped-def]
-    """out_order[i] = f_i, for one function (m,) or several (m, c)."""
+    """out_order[i] = f_i, (m,)."""
     for i in range(start, stop):
         out[order[i]] = f[i]
+
+
+@_jit
+def sort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
+    """out_i = f_order[i]; without an order, f_i."""
+    if f.shape[1] == 1 and order.size > 0:
+        gather(start, stop, order, f.reshape(-1), out.reshape(-1))
+        return
+    for i in range(start, stop):
+        source = order[i] if order.size > 0 else i
+        for c in range(f.shape[1]):  # see `copy_rows`
+            out[i, c] = f[source, c]
+
+
+@_jit
+def unsort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
+    """out_order[i] = f_i; without an order, out_i = f_i."""
+    if f.shape[1] == 1 and order.size > 0:
+        scatter(start, stop, order, f.reshape(-1), out.reshape(-1))
+        return
+    for i in range(start, stop):
+        target = order[i] if order.size > 0 else i
+        for c in range(f.shape[1]):
+            out[target, c] = f[i, c]
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"})
@@ -763,30 +787,6 @@ def add_parts(start, stop, parts, out):  # type: ignore[no-untyped-def]
         else:
             for e in range(target.size):
                 target[e] += source[e]
-
-
-@_jit
-def sort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
-    """out_i = f_order[i]; without an order, f_i."""
-    if f.shape[1] == 1 and order.size > 0:
-        gather(start, stop, order, f.reshape(-1), out.reshape(-1))
-        return
-    for i in range(start, stop):
-        source = order[i] if order.size > 0 else i
-        for c in range(f.shape[1]):  # see `copy_rows`
-            out[i, c] = f[source, c]
-
-
-@_jit
-def unsort_run(start, stop, order, f, out):  # type: ignore[no-untyped-def]
-    """out_order[i] = f_i; without an order, out_i = f_i."""
-    if f.shape[1] == 1 and order.size > 0:
-        scatter(start, stop, order, f.reshape(-1), out.reshape(-1))
-        return
-    for i in range(start, stop):
-        target = order[i] if order.size > 0 else i
-        for c in range(f.shape[1]):
-            out[target, c] = f[i, c]
 
 
 # ------------------------------------------------------------------------------------------- likelihoods

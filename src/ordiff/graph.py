@@ -377,10 +377,10 @@ class Layout:
         return np.arange(self.pattern.n_points) if self.order is None else self.order.astype(np.intp)
 
     def sort(self, f: Array) -> Array:
-        return self._reordered(_sparse.gather, f)
+        return self._reordered(_sparse.sort_run, f)
 
     def unsort(self, f: Array) -> Array:
-        return self._reordered(_sparse.scatter, f)
+        return self._reordered(_sparse.unsort_run, f)
 
     def sort_edges(self, values: Any) -> Any:
         return self._moved(values, self.indptr[:-1], self.begins)
@@ -391,9 +391,10 @@ class Layout:
     def _reordered(self, loop: Callable[..., None], f: Array) -> Array:
         if self.order is None:
             return f
-        out = np.empty(f.shape)
-        _threads.over(_threads.even_ranges(len(f), f.size // 2), loop, self.order, f, out)
-        return out
+        many = np.ascontiguousarray(f).reshape(len(f), -1)
+        out = np.empty(many.shape)
+        _threads.over(_threads.even_ranges(len(f), f.size // 2), loop, self.order, many, out)
+        return out.reshape(f.shape)
 
     def _moved(self, values: Any, source: IntArray, target: IntArray) -> Any:
         if self.order is None:

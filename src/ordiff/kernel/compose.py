@@ -329,7 +329,8 @@ def _first_empty(layout: Layout, data: Array) -> int:
     with np.errstate(invalid="ignore"):
         sums = np.add.reduceat(data, layout.pattern.indptr[:-1])
         empty = ~(np.abs(sums - 1) < 0.5)
-    return int(np.argmax(empty if layout.order is None else layout.unsort(empty)))
+    rows = np.flatnonzero(empty)
+    return int((rows if layout.order is None else layout.order[rows]).min())
 
 
 def _squared(metric: Metric | None, coupled: bool, drift: Array) -> Array:
