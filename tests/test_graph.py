@@ -170,8 +170,24 @@ def test_nearest_are_sorted_and_leave_out_self(rng):
     neighbors, distances = od.NeighborGraph.build(X, k=20).nearest(7)
     np.testing.assert_array_equal(neighbors, np.argsort(D, axis=1)[:, 1:8])
     np.testing.assert_allclose(distances, np.sort(D, axis=1)[:, 1:8])
-    with pytest.raises(od.GraphError, match="needs 30 neighbours per sample, but sample 0 has 20"):
-        od.NeighborGraph.build(X, k=20).nearest(30)
+    for ask in (od.NeighborGraph.build(X, k=20).nearest, od.NeighborGraph.build(X, k=20).radius):
+        with pytest.raises(od.GraphError, match="needs 30 neighbours per sample, but sample 0 has 20"):
+            ask(30)
+
+
+@pytest.mark.parametrize("ties", [None, 1, 4, 30], ids=["distinct", "coincident", "few values", "many values"])
+@pytest.mark.parametrize("m", [2, 3, 5, 60])
+def test_radius_is_the_distance_of_the_last(rng, ties, m):
+    """Also with many equal distances, and where samples have fewer."""
+    X = rng.normal(size=(m, 2)) if ties is None else rng.integers(0, ties, (m, 1)).astype(float)
+    D = cdist(X, X)
+    for k in {1, 2, m // 2, m - 1} - {0}:
+        if k < m:
+            graph = od.NeighborGraph.build(X, k=m - 1)
+            np.testing.assert_allclose(graph.radius(k), np.sort(D, axis=1)[:, k], rtol=1e-14)
+    few = od.NeighborGraph.build(X, radius=0.7)
+    for k in (1, 4, m):
+        np.testing.assert_array_equal(few.radius(k, pad=True), few.nearest(k, pad=True)[1].max(axis=1))
 
 
 # ------------------------------------------------------------------------------------------- from distances

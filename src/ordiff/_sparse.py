@@ -38,6 +38,14 @@ def index_dtype(largest: int) -> type[np.signedinteger[Any]]:
 
 
 @_jit
+def longest_row(start, stop, indptr):  # type: ignore[no-untyped-def]
+    longest = 0
+    for i in range(start, stop):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    return longest
+
+
+@_jit
 def self_and_sort(start, stop, indptr, indices):  # type: ignore[no-untyped-def]
     """Each row gets its own index (in place of its last entry where it is missing), then is sorted. Whether all entries
     of each row are different."""
@@ -123,6 +131,48 @@ def nearest(start, stop, indptr, indices, sqdist, k, neighbors, distances):  # t
             taken = min(taken + 1, k)
         for c in range(taken):
             far[c] = np.sqrt(far[c])
+
+
+@_jit
+def kth_nearest(start, stop, indptr, indices, sqdist, k, out):  # type: ignore[no-untyped-def]
+    """The squared distance to the k-th nearest other of each row, or to the last of fewer; 0 if there are none."""
+    others = np.empty(longest_row(start, stop, indptr))
+    for i in range(start, stop):
+        n = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            others[n] = sqdist[e]
+            n += indices[e] != i
+        out[i] = smallest(others[:n], min(k, n) - 1) if n else 0.0
+
+
+@_jit
+def smallest(values, rank):  # type: ignore[no-untyped-def]
+    """The number that has this rank, from 0 on, among values, which are left in another order.
+
+    By quickselect, whose moves do not depend on comparisons, so that the processor need not guess their outcome.
+    """
+    low, high = 0, values.size
+    while True:
+        a, b, c = values[low], values[(low + high) // 2], values[high - 1]
+        pivot = max(min(a, b), min(max(a, b), c))  # the middle one
+        below = low
+        for e in range(low, high):
+            x = values[e]
+            values[e] = values[below]
+            values[below] = x
+            below += x < pivot
+        if rank < below:
+            high = below
+            continue
+        low = below
+        for e in range(low, high):
+            x = values[e]
+            values[e] = values[below]
+            values[below] = x
+            below += x <= pivot
+        if rank < below:
+            return pivot
+        low = below
 
 
 @_jit
@@ -236,14 +286,6 @@ def exp_row(p, top, shifted, bits):  # type: ignore[no-untyped-def]
         bits[e] = (bits[e] + 1023) << 52  # the float 2ⁿ
     for e in range(p.size):
         p[e] *= shifted[e]
-
-
-@_jit
-def longest_row(start, stop, indptr):  # type: ignore[no-untyped-def]
-    longest = 0
-    for i in range(start, stop):
-        longest = max(longest, indptr[i + 1] - indptr[i])
-    return longest
 
 
 @_jit

@@ -273,11 +273,11 @@ def _known_or_estimated(graph: NeighborGraph, dimension: int | None) -> int:
 def length_scale(graph: NeighborGraph, k: int = 16, kind: str = "radius") -> Array:
     """A local length at every sample, (m,): "radius" r_k, or "geometric", the geometric mean of r_1 .. r_k."""
     _check.option(kind, "kind", ("radius", "geometric"))
-    _, distances = graph.nearest(_check.count(k, "k", 1))
+    k = _check.count(k, "k", 1)
     if kind == "radius":
-        return distances[:, -1].copy()
+        return graph.radius(k)
     with np.errstate(divide="ignore"):
-        return np.exp(np.log(distances).mean(axis=1))
+        return np.exp(np.log(graph.nearest(k)[1]).mean(axis=1))
 
 
 def smooth(graph: NeighborGraph, f: ArrayLike, k: int = 35) -> Array:

@@ -320,18 +320,31 @@ class NeighborGraph:
 
         A sample with fewer is an error, or, with ``pad``, is filled up with itself at distance 0.
         """
-        degrees = np.diff(self.indptr) - 1
-        if degrees.min() < k and not pad:
-            at = int(np.argmin(degrees))
-            raise GraphError(
-                f"this needs {k} neighbours per sample, but sample {at} has {degrees[at]} besides itself: "
-                f"build the graph with k ≥ {k} or a larger radius."
-            )
+        self._check_degrees(0 if pad else k)
         found = np.tile(np.arange(self.n_points)[:, None], (1, k))
         distances = np.zeros((self.n_points, k))
         indices = _sparse.unsigned(self._indices)
         _threads.over_rows(_sparse.nearest, self._indptr, indices, self._sqdist, k, found, distances)
         return found, distances
+
+    def radius(self, k: int, pad: bool = False) -> Array:
+        """The distance r_k to the k-th nearest other of every sample, (m,).
+
+        A sample with fewer is an error, or, with ``pad``, has that to its last; 0 if it has none.
+        """
+        self._check_degrees(0 if pad else k)
+        out, indices = np.empty(self.n_points), _sparse.unsigned(self._indices)
+        _threads.over_rows(_sparse.kth_nearest, self._indptr, indices, self._sqdist, k, out)
+        return np.sqrt(out)
+
+    def _check_degrees(self, k: int) -> None:
+        degrees = np.diff(self.indptr) - 1
+        if degrees.min() < k:
+            at = int(np.argmin(degrees))
+            raise GraphError(
+                f"this needs {k} neighbours per sample, but sample {at} has {degrees[at]} besides itself: "
+                f"build the graph with k ≥ {k} or a larger radius."
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NeighborGraph, (self._indptr, self._indices, self._sqdist, self._X)
@@ -497,7 +510,7 @@ def _by_rule(X: Array, k: int, rule: str, delta: float) -> NeighborGraph:
         pattern = sp.csr_array(pattern.multiply(pattern.T) if rule == "and" else pattern + pattern.T)
         return NeighborGraph._finish(pattern.indptr, pattern.indices, X, near._order)
     # r_k is 1-Lipschitz, so d ≤ δ√(r_i r_j) implies d ≤ δ√(r_i (r_i + d)), that is d ≤ c r_i
-    r = _check.apart(near.nearest(k)[1][:, -1], k, "threshold is 0")
+    r = _check.apart(near.radius(k), k, "threshold is 0")
     c = 0.5 * (delta**2 + np.sqrt(delta**4 + 4 * delta**2))
     wide = NeighborGraph._build_radius(X, c * r * (1 + 1e-12))
     # with room for the rounding of √, so that mutual k-th neighbours are kept

@@ -650,7 +650,7 @@ def _noise(adata: AnnData, graph: NeighborGraph, noise: Any) -> Array:
         return _check.node_or_scalar(noise, m, "noise", positive=True)
     if noise != "local":
         return _check.node_or_scalar(_column(adata, noise, "noise").values, m, f"obs[{noise!r}]", positive=True)
-    radius = graph.nearest(usual_neighbors(graph, _NOISE_NEIGHBORS), pad=True)[1].max(axis=1)
+    radius = graph.radius(usual_neighbors(graph, _NOISE_NEIGHBORS), pad=True)
     typical = np.median(radius)
     if not typical > 0:
         raise _check.GraphError(

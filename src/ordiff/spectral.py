@@ -244,7 +244,7 @@ def _width(graph: NeighborGraph, d: int) -> Array:
 def _radius(graph: NeighborGraph) -> Array:
     """The distance to the 8th neighbour, or to the farthest where there are fewer; the median where there is none."""
     k = usual_neighbors(graph, _NEIGHBORS)
-    r = graph.nearest(k, pad=True)[1].max(axis=1)
+    r = graph.radius(k, pad=True)
     known = r > 0
     if not known.any():
         length_scale(graph, k)  # says what is wrong

@@ -233,7 +233,7 @@ def _dimension(X: Array, rng: np.random.Generator) -> int:
 def _eighth(X: Array) -> Array:
     """The distance to the 8th neighbour, (m,)."""
     k = min(8, len(X) - 1)
-    return NeighborGraph.build(X, k=k).nearest(k)[1][:, -1]
+    return NeighborGraph.build(X, k=k).radius(k)
 
 
 def _spacing(r8: Array, d: int) -> float:
