@@ -354,6 +354,11 @@ class NeighborGraph:
         return f"NeighborGraph({self.n_points} points, {self.n_edges} edges, {where})"
 
 
+def side_by_side(f: Array) -> Array:
+    """One function (m,) or several (m, c), as (m, c) in one piece."""
+    return np.ascontiguousarray(f).reshape(len(f), -1)
+
+
 @dataclass(frozen=True, eq=False)
 class Layout:
     """The order in which operators on a graph keep its samples in memory: their own, or, where there are many, one
@@ -404,7 +409,7 @@ class Layout:
     def _reordered(self, loop: Callable[..., None], f: Array) -> Array:
         if self.order is None:
             return f
-        many = np.ascontiguousarray(f).reshape(len(f), -1)
+        many = side_by_side(f)
         out = np.empty(many.shape)
         _threads.over(_threads.even_ranges(len(f), f.size // 2), loop, self.order, many, out)
         return out.reshape(f.shape)

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from ordiff import _check, _march, _sparse, _threads
 from ordiff._check import Array
 from ordiff._threads import cached_property
-from ordiff.graph import NeighborGraph
+from ordiff.graph import NeighborGraph, side_by_side
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
@@ -176,7 +176,7 @@ class MarkovOperator(Chain):
             return f.copy()
         if forward and self.graph.n_edges > _TURNED_EDGES:
             return self._scattered(f, steps)
-        return (self._turned if forward else self._back)(_many(f), steps).reshape(f.shape)
+        return (self._turned if forward else self._back)(side_by_side(f), steps).reshape(f.shape)
 
     @cached_property
     def _back(self) -> _march.Power:
@@ -192,7 +192,7 @@ class MarkovOperator(Chain):
     def _scattered(self, f: Array, steps: int) -> Array:
         """(Pᵀ)^steps f, without Pᵀ."""
         shares = self._layout.pattern._shares
-        return _march.transposed_power(self._rows, shares, self._order, _many(f), steps).reshape(f.shape)
+        return _march.transposed_power(self._rows, shares, self._order, side_by_side(f), steps).reshape(f.shape)
 
     @property
     def _rows(self) -> _march.Matrix:
@@ -210,18 +210,13 @@ class MarkovOperator(Chain):
         return self._scattered(mass, 1)
 
     def _increment(self, f: Array) -> Array:
-        many = _many(self._layout.sort(f))
+        many = side_by_side(self._layout.sort(f))
         out = np.empty_like(many)
         _threads.over_rows(_sparse.pull_difference, *self._rows, many, out)
         return self._layout.unsort(out.reshape(f.shape))
 
     def __repr__(self) -> str:
         return f"MarkovOperator({self.graph.n_points} points, {self.graph.n_edges} edges, eps={self.eps:g})"
-
-
-def _many(f: Array) -> Array:
-    """One function or several as (m, c)."""
-    return np.ascontiguousarray(f).reshape(len(f), -1)
 
 
 class Product(Chain):
