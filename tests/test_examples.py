@@ -12,6 +12,7 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
+@pytest.mark.slow
 def test_gallery(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["gallery.py", str(tmp_path)])
     runpy.run_path(str(EXAMPLES / "gallery.py"), run_name="__main__")

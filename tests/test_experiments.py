@@ -16,6 +16,7 @@ def test_the_spiral_is_as_long_as_the_paper_says():
     assert round(ex.ARCLENGTH, 2) == 9.48
 
 
+@pytest.mark.slow
 def test_spiral_in_its_own_coordinates():
     result = ex.spiral()
     true = result.problem.intrinsic_drift[:, 0]

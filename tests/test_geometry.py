@@ -126,6 +126,7 @@ def test_knn_density_rate(rng):
             assert error == pytest.approx(1 / np.sqrt(k), rel=0.25)
 
 
+@pytest.mark.slow
 def test_kernel_density_rate(rng):
     """With h ∝ m^(−1/(d+4)) the error falls as m^(−2/(d+4)): by 16^0.4 = 3.0 on the circle."""
     errors = []

@@ -108,6 +108,7 @@ def test_local_order_keeps_neighbours_together(rng):
         assert np.median(abs(np.repeat(np.arange(5000), np.diff(indptr)) - indices)) < 250
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # pynndescent's own
 @pytest.mark.parametrize("n", [5, 30])
 def test_approximate_recall(n):

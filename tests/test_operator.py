@@ -67,6 +67,7 @@ def test_torus_isotropic(isotropic, graph):
     assert_within(torus_errors(od.richardson(kernel, graph, 0.002), isotropic), (0.0001, 0.0003))
 
 
+@pytest.mark.slow
 def test_torus_direct_anisotropic(anisotropic, wide_graph):
     kernel = od.Kernel(
         od.Ordering.field(anisotropic.drift), noise=anisotropic.noise, anisotropy=anisotropic.anisotropy,
@@ -76,6 +77,7 @@ def test_torus_direct_anisotropic(anisotropic, wide_graph):
     assert_within(torus_errors(od.richardson(kernel, wide_graph, 0.003), anisotropic), (0.0003, 0.0008))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("normal_weight", "plain", "extrapolated"),
     [("auto", (0.045, 0.048), (0.0027, 0.0030)), (0.01, (0.031, 0.0355), (0.0027, 0.0029))],
@@ -372,7 +374,9 @@ STEPS = {"knn": {64: 0.028, 256: 0.05, 2300: 0.08}, "balanced": {64: 0.02, 256: 
 
 
 @pytest.mark.parametrize("density", STEPS)
-@pytest.mark.parametrize(("tilt", "k"), PEERS)
+@pytest.mark.parametrize(
+    ("tilt", "k"), [pytest.param(*case, marks=[pytest.mark.slow] if case[1] > 1000 else []) for case in PEERS]
+)
 def test_random_samples_of_a_torus(rng, density, tilt, k):
     """5,000 of them, with θ-density ∝ 1 + tilt sin θ: Δf for f = sin θ sin 2φ, whose rms is 2.5, driftless."""
     theta = rng.uniform(0, 2 * np.pi, 20_000)

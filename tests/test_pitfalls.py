@@ -35,7 +35,11 @@ def fit(X, t, start=START, weight=None, **settings):
 
 @pytest.fixture(scope="module")
 def usual(seen):
-    return fit(*seen)
+    """There is nothing to tell of it, but for single samples that are not reached."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="the process does not reach")
+        return fit(*seen)
 
 
 @pytest.mark.parametrize(("length", "time"), [(1e-6, 1.0), (1e3, 1.0), (1e6, 1e5), (1.0, 1e-4)])
@@ -61,6 +65,7 @@ def test_a_known_noise_is_kept(seen):
         fit(*seen, noise=1.0, learn=("noise",))
 
 
+@pytest.mark.slow
 def test_weights_are_counts(seen):
     X, t = seen
     with pytest.warns(OrdiffWarning, match="counts samples"):
@@ -94,6 +99,7 @@ def test_a_gap_that_can_be_bridged_is_told_of():
     assert 0.1 < model.noise_[0] < 0.3
 
 
+@pytest.mark.slow
 def test_early_samples_count_where_they_are_many():
     """Three of five times come long before the others: steps are short enough for two of them."""
     rng = np.random.default_rng(3)
@@ -104,20 +110,23 @@ def test_early_samples_count_where_they_are_many():
     assert abs(model.noise_[0] - 1) < 3 * model.noise_std_[0]
     assert model.noise_std_[0] < 0.1
     assert "Samples seen before the first step, and not used: 100." in model.summary()
+
+
+def test_many_early_samples_are_told():
+    t = np.repeat([0.1, 0.25, 0.5, 1.5, 4.0], 100)
+    X = decayed(np.array([3.0, 3.0]), t, np.random.default_rng(3))
     with pytest.warns(OrdiffWarning, match="200 of 500 samples were seen before the chain's first step"):
         fit(X, t, np.array([3.0, 3.0]), eps=0.4)
 
 
-def test_times_that_are_not_counted_from_the_start_are_told(seen):
+@pytest.mark.slow
+def test_times_that_are_not_counted_from_the_start_are_told(seen, usual):
+    """Of the usual ones nothing is told, see there."""
     X, t = seen
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         fit(X, t + 2010)  # and so late nothing moves any more, which is told too
     assert any("the start is at time 0" in str(one.message) and "times - times.min" in str(one.message) for one in told)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", message="the process does not reach")
-        fit(X, t)
 
 
 def test_a_mask_of_zeros_and_ones_is_not_taken_for_indices():
@@ -173,6 +182,7 @@ def test_terminal_samples_are_terminal():
         assert np.sqrt(np.mean((found - truth) ** 2)) < most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_fates_of_a_noise_field_with_outliers(seed):
     """Heavy tails in three dimensions: states that the data say nothing of may hold the process for ages."""
@@ -199,11 +209,13 @@ def test_numpy_scalars_among_the_settings_can_be_saved(seen, tmp_path):
 
 
 def test_the_number_of_neighbours_is_heeded(seen):
-    few, many = (fit(*seen, n_neighbors=k).graph_ for k in (15, 60))
+    with warnings.catch_warnings(action="ignore", category=OrdiffWarning):  # what is learned does not matter
+        few, many = (fit(*seen, n_neighbors=k, basis=5, max_iter=5, n_starts=1).graph_ for k in (15, 60))
     assert 7 < few.n_edges / few.n_points < 20
     assert 30 < many.n_edges / many.n_points < 70
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 4])
 @pytest.mark.filterwarnings("ignore")
 def test_few_functions_find_the_samples(seed):

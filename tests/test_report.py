@@ -42,7 +42,7 @@ class Page(HTMLParser):
 def written(tmp_path_factory):
     data = od.datasets.ornstein_uhlenbeck(300, random_state=0)
     with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
-        model = od.SnapshotSDE(data.start, max_iter=40).fit(data.X, data.times)
+        model = od.SnapshotSDE(data.start, basis=30, max_iter=40, n_starts=1).fit(data.X, data.times)
     path = tmp_path_factory.mktemp("report") / "report.html"
     truth = {"ordering": data.ordering - data.ordering_at(data.start[None])[0], "noise": data.noise}
     assert report.write(model, path, times=data.times, truth=truth, title="a < b", notes="seen & done") == path

@@ -31,9 +31,9 @@ def test_circle(eps, b, rho):
 @pytest.mark.parametrize(("eps", "rho", "tau", "kappa"), [(0.1, 1.0, 1.0, 1.0), (0.3, 0.8, 2.0, 0.5)])
 def test_sphere(eps, rho, tau, kappa):
     """P x = (coth R − 1/R) v/R with v = x/(ερ²) + (τ/κ) e_z/ρ², R = |v|; quadrature weights as 1/q."""
-    z, weight = np.polynomial.legendre.leggauss(40)
-    phi = 2 * np.pi * np.arange(80) / 80
-    z, phi, weight = np.repeat(z, 80), np.tile(phi, 40), np.repeat(weight, 80)
+    z, weight = np.polynomial.legendre.leggauss(30)
+    phi = 2 * np.pi * np.arange(60) / 60
+    z, phi, weight = np.repeat(z, 60), np.tile(phi, 30), np.repeat(weight, 60)
     s = np.sqrt(1 - z**2)
     X = np.stack([s * np.cos(phi), s * np.sin(phi), z], axis=1)
     graph = od.NeighborGraph.build(X, radius=2.1)

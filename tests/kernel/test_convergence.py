@@ -174,12 +174,13 @@ class FlatTorus:
     """The flat torus in R⁴ with a tensor A = diag(a(φ), b(θ)), for which ∂_i A^{ij} = 0, and one with off-diagonal."""
 
     side: int = 64
+    radius: float = 1.3
 
     def __post_init__(self):
         p = od.datasets.torus(self.side, anisotropic=True)
         self.X, self.J = p.X, p.jacobian
         self.theta, self.phi = p.coordinates.T
-        self.graph = od.NeighborGraph.build(self.X, radius=1.3)
+        self.graph = od.NeighborGraph.build(self.X, radius=self.radius)
         t, s = self.theta, self.phi
         self.f = np.sin(t) * np.sin(2 * s)
         self.gradient_f = np.stack([np.cos(t) * np.sin(2 * s), 2 * np.sin(t) * np.cos(2 * s)], 1)
@@ -257,12 +258,13 @@ def isotropic_cases(c):
 
 @pytest.fixture(scope="module")
 def fine_torus():
-    return FlatTorus(side=120)  # for narrow steps, and for a profile with an edge
+    return FlatTorus(side=84)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", isotropic_cases(TORUS))
 def test_order_in_two_dimensions(name, fine_torus):
-    c = fine_torus
+    c = FlatTorus(side=120, radius=1.1) if name == "compact" else fine_torus  # a profile with an edge needs more points
     kernel, drift, rho2 = isotropic_cases(c)[name]
     truth = (drift * c.gradient_f).sum(axis=1) + 0.5 * rho2 * np.trace(c.hessian, axis1=1, axis2=2)
     check_orders(
@@ -270,8 +272,9 @@ def test_order_in_two_dimensions(name, fine_torus):
     )  # fmt: skip
 
 
-def test_order_strang(fine_torus):
-    c = fine_torus
+@pytest.mark.slow
+def test_order_strang():
+    c = FlatTorus(side=96, radius=1.2)  # the steps of a splitting are narrow
     kernel = od.Kernel(od.Ordering(c.l), noise=c.rho, anisotropy=c.A_off, basis=c.J)
     check_orders(
         lambda eps: od.strang(kernel, c.graph, eps, split=1 / 3),
@@ -326,6 +329,7 @@ def test_order_of_the_riemannian_metric_constructions(name):
     )
 
 
+@pytest.mark.slow
 def test_order_of_the_metric_construction_by_the_sampling_density():
     """α = ½ gives ½Δ_g when the samples have density q ∝ |A|^−½, the volume of the metric A⁻¹."""
     side = 80
