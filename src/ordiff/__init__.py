@@ -7,7 +7,7 @@ from ordiff._check import GraphError, MissingExtraError, OrdiffWarning, Resoluti
 from ordiff.fields import Moments, local_moments, mean_curvature, velocity
 from ordiff.geometry import TangentSpaces, balanced_density, kernel_density, knn_density, length_scale, smooth
 from ordiff.graph import NeighborGraph, geodesic_order, threshold_graph
-from ordiff.kernel.compose import Kernel
+from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.kernel.profile import Compact, Gaussian, Profile, SuperGaussian
 from ordiff.kernel.schemes import richardson, strang

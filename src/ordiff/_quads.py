@@ -47,7 +47,7 @@ class Quads:
         if edges < (1 - _MOST_EMPTY) * ROWS * total or total * _COLUMN_BYTES > max(_EDGE_BYTES * edges, _CACHE):
             return None
         columns = np.empty(total, indices.dtype)
-        place = _sparse.unsigned(np.empty(edges, _sparse.index_dtype(ROWS * total)))
+        place = csr.unsigned(np.empty(edges, csr.index_dtype(ROWS * total)))
         seen[:] = -1
         _sparse.place_in_quads(indptr, indices, ends, seen, np.empty(n, np.int64), columns, place)
         return cls(ends, columns, place, indptr, _march.runs(ROWS * ends), _threads.edge_ranges(ROWS * ends, 4))

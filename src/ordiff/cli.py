@@ -497,7 +497,7 @@ def _write_fit(folder: Path, model: SnapshotSDE, samples: Samples, options: argp
 def _tune(options: argparse.Namespace) -> int:
     from ordiff import plot
     from ordiff.graph import NeighborGraph
-    from ordiff.kernel.compose import Kernel
+    from ordiff.kernel.kernel import Kernel
     from ordiff.kernel.ordering import Ordering
     from ordiff.model import load
     from ordiff.tuning import choose_eps

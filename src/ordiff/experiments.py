@@ -16,7 +16,7 @@ from ordiff.datasets import Problem
 from ordiff.fields import mean_curvature, velocity
 from ordiff.geometry import smooth
 from ordiff.graph import NeighborGraph
-from ordiff.kernel.compose import Kernel
+from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.kernel.schemes import richardson, strang
 from ordiff.model import Profile, SnapshotSDE

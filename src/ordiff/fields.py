@@ -22,12 +22,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check, _sparse, _threads
+from ordiff import _check, _parallel
 from ordiff._check import Array
+from ordiff._compiled import csr
 from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.graph import NeighborGraph
-from ordiff.kernel.compose import Kernel
-from ordiff.operator import Chain, Extrapolation, Generator
+from ordiff.kernel.kernel import Kernel
+from ordiff.operator import MarkovChain, Extrapolation, Generator
 
 KINDS = ("displacement", "symmetric", "projected", "covariance", "intrinsic")
 
@@ -136,11 +137,11 @@ def local_moments(op: Generator) -> Moments:
         return Moments(*(2 * a - b for a, b in zip(fine, coarse, strict=True)))
     m, n = X.shape
     mean, second = np.zeros((m, n)), np.zeros((m, n, n))
-    assert isinstance(op, Chain)
+    assert isinstance(op, MarkovChain)
     for factor in reversed(op.factors):
         graph, out = op.graph, (np.empty_like(mean), np.empty_like(second))
-        indices = _sparse.unsigned(graph._indices)
-        _threads.over_rows(_sparse.step_moments, graph._indptr, indices, factor._data, X, mean, second, *out)
+        indices = csr.unsigned(graph._indices)
+        _parallel.over_rows(csr.step_moments, graph._indptr, indices, factor._data, X, mean, second, *out)
         mean, second = out
     return Moments(mean / op.eps, second / (2 * op.eps))
 

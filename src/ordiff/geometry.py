@@ -11,9 +11,11 @@ from math import lgamma, log, pi
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _sparse, _threads
+from ordiff import _check, _parallel
 from ordiff._check import Array
+from ordiff._compiled import csr, transition
 from ordiff.graph import NeighborGraph
+from ordiff.graph.layout import as_columns
 
 # Numbers gathered at a time for local PCA: bounds the temporaries.
 _BATCH_NUMBERS = 1_000_000
@@ -64,10 +66,10 @@ class TangentSpaces:
         most = min(k, X.shape[1])
         rank = 1 if dimension is None else _check.count(dimension, "dimension", 1, most, f"k is {k}.")
         with threadpool_limits(1, user_api="blas"):  # its own threads treble the time of small matrices
-            parts = _threads.in_threads(lambda rows: pca(rows, rank), batches)
+            parts = _parallel.parallel_map(lambda rows: pca(rows, rank), batches)
             widest = max(part[2].shape[1] for part in parts)
             narrow = [place for place, part in enumerate(parts) if part[2].shape[1] < widest]
-            again = _threads.in_threads(lambda place: pca(batches[place], widest), narrow)
+            again = _parallel.parallel_map(lambda place: pca(batches[place], widest), narrow)
         for place, part in zip(narrow, again, strict=True):
             parts[place] = part
         dimensions, axes, squares = (np.concatenate([part[which] for part in parts]) for which in (0, 1, 2))
@@ -113,7 +115,7 @@ class TangentSpaces:
             along = np.einsum("mnr,mn->mr", self.axes[rows], moment)
             return np.einsum("mnr,mr->mn", self.axes[rows], inverse[rows] * along)
 
-        return np.concatenate(_threads.in_threads(batch, _batches(self.X, self.neighbors.shape[1])))
+        return np.concatenate(_parallel.parallel_map(batch, _batches(self.X, self.neighbors.shape[1])))
 
 
 def _batches(X: Array, k: int) -> list[slice]:
@@ -292,14 +294,14 @@ def smooth(graph: NeighborGraph, f: ArrayLike, k: int = 35) -> Array:
 def gaussian_weights(graph: NeighborGraph, left: Array, right: Array) -> Array:
     """exp(−|x_j − x_i|²/(2 left_i right_j)) on the edges, (E,)."""
     out = np.empty(graph.n_edges)
-    indices = _sparse.unsigned(graph._indices)
-    _threads.over_rows(_sparse.gaussian, graph._indptr, indices, graph._sqdist, left, right, out)
+    indices = csr.unsigned(graph._indices)
+    _parallel.over_rows(transition.gaussian, graph._indptr, indices, graph._sqdist, left, right, out)
     return out
 
 
 def over_neighbors(graph: NeighborGraph, weights: Array, f: Array) -> Array:
     """Σ_j w_ij f_j, for edge weights (E,) and one function (m,) or several (m, c)."""
-    many = f.reshape(len(f), -1)
+    many = as_columns(f)
     out = np.empty_like(many)
-    _threads.over_rows(_sparse.pull, graph._indptr, _sparse.unsigned(graph._indices), weights, many, out, False)
+    _parallel.over_rows(csr.multiply, graph._indptr, csr.unsigned(graph._indices), weights, many, out)
     return out.reshape(f.shape)

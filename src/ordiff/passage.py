@@ -29,12 +29,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _sparse
+from ordiff import _check
 from ordiff._check import Array, SolveError
+from ordiff._compiled import csr
 from ordiff._elimination import Elimination
 from ordiff.geometry import over_neighbors
 from ordiff.graph import NeighborGraph
-from ordiff.operator import Chain, MarkovOperator
+from ordiff.operator import MarkovChain, MarkovOperator
 
 # Up to this many free states, and this many entries of P among them, the system is factored; beyond, GMRES.
 _MOST_FACTORED, _MOST_FACTORED_ENTRIES = 2_000, 1_000_000
@@ -81,7 +82,7 @@ class ReactiveFlux(NamedTuple):
 # --------------------------------------------------------------------------------------------------- questions
 
 
-def stationary(op: Chain, *, density: bool = False) -> Array:
+def stationary(op: MarkovChain, *, density: bool = False) -> Array:
     """The stationary mass of the chain, π = Pᵀπ, (m,): 0 on transient states, of total 1.
 
     With ``density``, the density m q π instead (q the operator's sampling density: with respect to volume if that is
@@ -99,7 +100,7 @@ def stationary(op: Chain, *, density: bool = False) -> Array:
     return op.graph.n_points * op.density * mass if density else mass
 
 
-def first_passage_time(op: Chain, targets: ArrayLike, *, continuous: bool = False) -> PassageTime:
+def first_passage_time(op: MarkovChain, targets: ArrayLike, *, continuous: bool = False) -> PassageTime:
     """Mean and second moment of the time to first reach the targets, from every state, in units of time.
 
     targets: indices or an (m,) mask. From a state that may never reach them both moments are infinite; on them they
@@ -128,7 +129,7 @@ def first_passage_time(op: Chain, targets: ArrayLike, *, continuous: bool = Fals
     return PassageTime(mean, second)
 
 
-def fate_probabilities(op: Chain, terminal: Any, *, continuous: bool = False) -> Array:
+def fate_probabilities(op: MarkovChain, terminal: Any, *, continuous: bool = False) -> Array:
     """The probability to end in each of several terminal sets, from every state, (m, fates). Rows sum to 1.
 
     terminal: a dict of names and states, a list of states, or (m,) labels with None, NaN, "" or a negative number where
@@ -148,7 +149,7 @@ def fate_probabilities(op: Chain, terminal: Any, *, continuous: bool = False) ->
     return _fates(_Stopped(chain, [_check.members(s, chain.m, "terminal") for s in sets], continuous))
 
 
-def committor(op: Chain, A: ArrayLike, B: ArrayLike, *, continuous: bool = False) -> Array:
+def committor(op: MarkovChain, A: ArrayLike, B: ArrayLike, *, continuous: bool = False) -> Array:
     """The probability to reach B before A, from every state, (m,): 0 on A, 1 on B.
 
     A, B: indices or (m,) masks. ``continuous``: count passages between steps too (see the module).
@@ -164,7 +165,7 @@ def committor(op: Chain, A: ArrayLike, B: ArrayLike, *, continuous: bool = False
     return _fates(_Stopped(chain, _ends(A, B, chain.m), continuous))[:, 1].copy()
 
 
-def expected_occupancy(op: Chain, start: ArrayLike, targets: ArrayLike, *, continuous: bool = False) -> Array:
+def expected_occupancy(op: MarkovChain, start: ArrayLike, targets: ArrayLike, *, continuous: bool = False) -> Array:
     """The expected time spent in each state before the targets are reached, (m,), in units of time.
 
     start: a mass on the states (m,), or indices or a mask, which share it equally. targets: indices or a mask. The sum
@@ -194,7 +195,7 @@ def expected_occupancy(op: Chain, start: ArrayLike, targets: ArrayLike, *, conti
     return time
 
 
-def reactive_flux(op: Chain, A: ArrayLike, B: ArrayLike) -> ReactiveFlux:
+def reactive_flux(op: MarkovChain, A: ArrayLike, B: ArrayLike) -> ReactiveFlux:
     """The stationary flow from A to B: which ways the chain takes, and how often, per unit of time.
 
     f_ij = π_i q⁻_i P_ij q⁺_j / ε, with q⁺ the `committor` and q⁻ that of the chain in reversed time, which need not be
@@ -256,7 +257,7 @@ def terminal_sets(terminal: Any, m: int) -> dict[Hashable, NDArray[np.intp]]:
 class _Steps:
     """A chain as the questions see it: its products, and which states can step to which."""
 
-    def __init__(self, op: Chain) -> None:
+    def __init__(self, op: MarkovChain) -> None:
         self.op, self.m = op, op.graph.n_points
         self.pull, self.push = op._pull, op._push
         # states stay put with some probability in every factor, so that a product reaches what any factor reaches
@@ -271,8 +272,8 @@ class _Steps:
         return sp.csr_array((np.ones(i.size, np.int8), (i, j)), shape=(self.m, self.m))
 
 
-def _chain(op: Chain) -> _Steps:
-    if not isinstance(op, Chain):
+def _chain(op: MarkovChain) -> _Steps:
+    if not isinstance(op, MarkovChain):
         raise ValueError(
             f"op must be a Markov chain, as Kernel.operator or strang makes it; got {type(op).__name__}, which has no "
             "steps."
@@ -325,7 +326,7 @@ class _Stopped:
         graph, free = op.graph, ~self.inside
         with _check.silent():  # of the same step as the operator's own
             twin = op.undirected()
-        assert isinstance(twin, Chain)
+        assert isinstance(twin, MarkovChain)
         with np.errstate(divide="ignore"):
             away = np.clip(-ndtri(np.clip(twin._pull(np.stack(self.sets, axis=1).astype(float)), 0, 1)), 0.0, _FAR)
         near = (away < _FAR).any(axis=1) & free
@@ -415,7 +416,7 @@ class _System:
         self.size = int(free.sum())
         large = self.size > _MOST_FACTORED or graph.n_edges > _MOST_FACTORED_ENTRIES
         # in an order that keeps neighbours together, where it matters
-        order = graph.local_order[0].astype(np.intp) if large else np.arange(chain.m)
+        order = graph.layout.order.astype(np.intp) if large else np.arange(chain.m)
         self.states = order[free[order]]
         if stopped.data is None:
             self.leaving = chain.pull((~free).astype(float))[self.states]
@@ -458,7 +459,7 @@ class _System:
             if self._transposed is None:
                 self._transposed = sp.csr_array(matrix.T)
             matrix = self._transposed
-        pattern = NeighborGraph(matrix.indptr, matrix.indices, _sparse.EMPTY)
+        pattern = NeighborGraph(matrix.indptr, matrix.indices, csr.EMPTY)
         return over_neighbors(pattern, matrix.data, x)
 
     def solve(self, b: Array, *, transposed: bool = False) -> Array:

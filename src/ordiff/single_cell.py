@@ -31,7 +31,7 @@ from ordiff._check import Array
 from ordiff.fields import velocity
 from ordiff.geometry import TangentSpaces, smooth, usual_neighbors
 from ordiff.graph import NeighborGraph
-from ordiff.kernel.compose import Kernel
+from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.operator import MarkovOperator
 

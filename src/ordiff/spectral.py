@@ -25,7 +25,7 @@ from ordiff import _check
 from ordiff._check import Array
 from ordiff.geometry import gaussian_weights, intrinsic_dimension, length_scale, usual_neighbors
 from ordiff.graph import NeighborGraph
-from ordiff.kernel.compose import Kernel
+from ordiff.kernel.kernel import Kernel
 
 # The width is the side of the cube that holds one state, by the 8th neighbour; the kernel ends at 4 widths.
 _NEIGHBORS, _REACH = 8, 4.0

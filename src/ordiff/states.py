@@ -17,9 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _sparse
+from ordiff import _check
 from ordiff._check import Array, GraphError
-from ordiff._threads import cached_property
+from ordiff._compiled import graph as graph_loops
+from ordiff._parallel import cached_property
 from ordiff.geometry import (
     balanced_density,
     gaussian_weights,
@@ -29,6 +30,7 @@ from ordiff.geometry import (
     over_neighbors,
 )
 from ordiff.graph import NeighborGraph
+from ordiff.graph.search import count_within, query_tree
 
 # Jittered copies of a sample, at least and per volume of a spacing, and their spread in units of the distance to the
 # 8th neighbour: on all of space, and on a manifold within it, where the tangent spaces are estimated.
@@ -61,6 +63,7 @@ class States:
     start: Array  # (N,) initial mass
     radius: float
     are_samples: bool = False
+    known_graph: NeighborGraph | None = None
 
     @classmethod
     def design(
@@ -153,13 +156,12 @@ class States:
         mass = np.bincount(cKDTree(X).query(start)[1], weights=start_weights, minlength=len(X))
         spacing = float(np.median(np.sqrt(near.spacing)))
         points = _check.need_points(graph._X, "states")
-        states = cls(points, 1 / (len(X) * q), spacing, d, mass / mass.sum(), radius, True)
-        states.__dict__["graph"] = graph
-        return states
+        return cls(points, 1 / (len(X) * q), spacing, d, mass / mass.sum(), radius, True, graph)
 
     @cached_property
     def graph(self) -> NeighborGraph:
-        return NeighborGraph.build(self.points, radius=self.radius)
+        """The neighbour graph: the one that is known, or of all within the radius."""
+        return NeighborGraph.build(self.points, radius=self.radius) if self.known_graph is None else self.known_graph
 
     @cached_property
     def _tree(self) -> Any:
@@ -176,11 +178,11 @@ class States:
 
     def distance(self, X: Array) -> Array:
         """The distance to the nearest state, (m,)."""
-        return np.asarray(self._tree.query(X, workers=-1)[0])
+        return np.asarray(query_tree(self._tree, X, 1)[0])
 
     def nearest(self, X: Array) -> NDArray[np.intp]:
         """The nearest state of every point, (m,)."""
-        return np.asarray(self._tree.query(X, workers=-1)[1])
+        return np.asarray(query_tree(self._tree, X, 1)[1])
 
     def from_samples(self, X: Array, f: Array) -> Array:
         """A function on samples X (m, n), at the states: local polynomials through the nearest samples."""
@@ -190,7 +192,7 @@ class States:
         k, tree, out = min(len(X), 4 * _n_terms(self.dimension, degree)), cKDTree(X), np.empty(len(self.points))
         step = max(1, _BATCH_NUMBERS // (k * X.shape[1]))
         for rows in (slice(a, a + step) for a in range(0, len(out), step)):
-            distances, near = tree.query(self.points[rows], k, workers=-1)
+            distances, near = query_tree(tree, self.points[rows], k)
             offsets = X[near] - self.points[rows, None, :]
             frames = _frames(offsets, self.dimension)
             weights, _ = _local_polynomial(offsets if frames is None else offsets @ frames, distances, degree)
@@ -199,7 +201,7 @@ class States:
 
     def with_radius(self, radius: float) -> States:
         """The same states with neighbours up to this distance."""
-        return replace(self, radius=radius)
+        return replace(self, radius=radius, known_graph=None)
 
     def polynomials(self, X: Array) -> tuple[sp.csr_array, list[sp.csr_array]]:
         m, n = X.shape
@@ -209,7 +211,7 @@ class States:
         values, slopes, columns = np.empty((m, k)), np.empty((m, k, n)), np.empty((m, k), np.int64)
         step = max(1, _BATCH_NUMBERS // (k * max(n, _n_terms(d, degree))))
         for rows in (slice(a, a + step) for a in range(0, m, step)):
-            distances, near = self._tree.query(X[rows], k, workers=-1)
+            distances, near = query_tree(self._tree, X[rows], k)
             offsets = self.points[near] - X[rows, None, :]
             frames = _frames(offsets, d)
             u = offsets if frames is None else offsets @ frames
@@ -299,7 +301,7 @@ def _onto(X: Array, Y: Array, d: int) -> Array:
     degree = 2 if d <= 2 else 1
     step = max(1, _BATCH_NUMBERS // (k * X.shape[1]))
     for rows in (slice(a, a + step) for a in range(0, len(Y), step)):
-        distances, near = tree.query(Y[rows], k, workers=-1)
+        distances, near = query_tree(tree, Y[rows], k)
         offsets = X[near] - Y[rows, None, :]
         weight = np.exp(-2.0 * (distances / distances[:, -1:]) ** 2)
         frames = _frames(offsets, d)
@@ -330,7 +332,7 @@ def _jittered(X: Array, rows: NDArray[np.intp], r8: Array, d: int, spacing: floa
     which = np.repeat(np.arange(len(rows)), copies)
     z = rng.standard_normal((len(which), d)) * spread[which, None]
     if n > d:
-        near = cKDTree(X).query(X[rows], min(_TANGENT + 1, len(X)), workers=-1)[1]
+        near = query_tree(cKDTree(X), X[rows], min(_TANGENT + 1, len(X)))[1]
         frames = _frames(X[near] - X[rows, None, :], d)
         assert frames is not None
         z = np.einsum("md,mnd->mn", z, frames[which])
@@ -346,7 +348,7 @@ def _thin(candidates: Array, spacing: float) -> Array:
     m = len(candidates)
     A = sp.csr_array((np.ones(len(near), bool), (near[:, 1], near[:, 0])), shape=(m, m))  # earlier ones of each
     taken = np.ones(m, bool)
-    _sparse.take_greedily(A.indptr, A.indices, taken)
+    graph_loops.take_greedily(A.indptr, A.indices, taken)
     return candidates[taken]
 
 
@@ -358,7 +360,7 @@ def _relaxed(points: Array, candidates: Array, fixed: int) -> Array:
 
     points = points.copy()
     for _ in range(_ROUNDS):
-        nearest = cKDTree(points).query(candidates, workers=-1)[1]
+        nearest = query_tree(cKDTree(points), candidates, 1)[1]
         count = np.bincount(nearest, minlength=len(points))
         centres = np.stack([np.bincount(nearest, x, len(points)) for x in candidates.T], axis=1)
         moved = count > 0
@@ -374,11 +376,11 @@ def _on_support(points: Array, X: Array, r8: Array, spacing: float, origins: Arr
     from scipy.spatial import cKDTree
 
     near = _NEAR * spacing
-    distance, sample = cKDTree(X).query(points, workers=-1)
-    others = cKDTree(points).query_ball_point(points, near, return_length=True, workers=-1) - 1
+    distance, sample = query_tree(cKDTree(X), points, 1)
+    others = count_within(cKDTree(points), points, near) - 1
     kept = (distance < near) | ((distance <= r8[sample]) & (others >= 1))
     if origins is not None:
-        kept |= cKDTree(origins).query(points, workers=-1)[0] < near
+        kept |= query_tree(cKDTree(origins), points, 1)[0] < near
     return points[kept]
 
 

@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _sparse, _threads
+from ordiff import _check, _parallel
 from ordiff._check import Array
-from ordiff.graph import Layout, NeighborGraph
-from ordiff.kernel.compose import Kernel
+from ordiff._compiled import csr
+from ordiff._compiled import graph as graph_loops
+from ordiff.graph import NeighborGraph
+from ordiff.kernel.kernel import Kernel
 from ordiff.operator import MarkovOperator
 
 # Operators that choose_eps builds at the most: the steps of its grid, and one smoother.
@@ -91,13 +93,13 @@ def _full_rows(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
     m = graph.n_points
     counts = np.ones(m, np.int64)
     counts[rows] = m
-    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(_sparse.index_dtype(int(counts.sum())))
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(csr.index_dtype(int(counts.sum())))
     indices: Any = np.empty(int(indptr[-1]), indptr.dtype)
     indices[indptr[:-1]] = np.arange(m)
     for i in rows:
         indices[indptr[i] : indptr[i + 1]] = np.arange(m)
     sqdist = np.empty(indices.size)
-    _threads.over_rows(_sparse.square_distances, indptr, _sparse.unsigned(indices), X, sqdist)
+    _parallel.over_rows(graph_loops.square_distances, indptr, csr.unsigned(indices), X, sqdist)
     return NeighborGraph(indptr, indices, sqdist, X)
 
 
@@ -111,7 +113,7 @@ def _resolution(
     alpha: float,
 ) -> Resolution:
     """The kernel must be resolved on the graph: the graph of full rows has no neighbourhoods to estimate from."""
-    P = kernel._rows(full, eps, -alpha * np.log(q), Layout.of(full), strict=False)  # the other rows may be empty
+    P = full.layout.unsort_edges(kernel.transition(full, eps, -alpha * np.log(q), strict=False))  # others may be empty
     kept = np.array(
         [
             P[full.indptr[i] : full.indptr[i + 1]][graph.indices[graph.indptr[i] : graph.indptr[i + 1]]].sum()

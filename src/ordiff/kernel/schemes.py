@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from ordiff import _check
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.bandwidth import Bandwidth
-from ordiff.kernel.compose import Kernel
-from ordiff.operator import Chain, Extrapolation, Product
+from ordiff.kernel.kernel import Kernel
+from ordiff.operator import MarkovChain, Extrapolation, Product
 
 
 def strang(
@@ -49,7 +49,7 @@ def strang(
         (outer, inner, outer),
         eps,
         kernel=kernel,
-        twin=partial(strang, kernel.undirected(), graph, eps, split, q.copy(), alpha, weight),
+        undirected=partial(strang, kernel.undirected(), graph, eps, split, q.copy(), alpha, weight),
     )
 
 
@@ -57,7 +57,7 @@ def richardson(
     kernel: Kernel,
     graph: NeighborGraph,
     eps: float,
-    scheme: Callable[..., Chain] = Kernel.operator,
+    scheme: Callable[..., MarkovChain] = Kernel.operator,
     density: ArrayLike | str | None = None,
     **options: Any,
 ) -> Extrapolation:

@@ -1,20 +1,21 @@
-"""What was seen: points, their times, and where the process starts."""
+"""The snapshots: points, their times and weights, and where the process starts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _check
 from ordiff._check import Array
+from ordiff.learning.settings import TimeDensity
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """What was seen: points, times, and where it all began."""
+class Snapshots:
+    """Points that were each seen once, when, and where the process starts."""
 
     X: Array
     times: Array | None  # (m,), or (m, 2) windows; None when unknown
@@ -24,40 +25,53 @@ class Seen:
     horizon: float
 
     @classmethod
-    def make(
-        cls,
-        settings: Any,
-        X: Array,
-        times: ArrayLike | None,
-        weights: ArrayLike | None,
-        start: tuple[Array, Array] | None = None,
-        horizon: float | None = None,
-    ) -> Seen:
-        """Checked; ``start`` and ``horizon`` as they were fitted, or else from the settings."""
+    def of(
+        cls, start: Any, design: TimeDensity, X: Array, times: ArrayLike | None, weights: ArrayLike | None
+    ) -> Snapshots:
+        """Those that a fit gets, checked."""
         m = len(X)
-        horizon = settings.horizon if horizon is None else horizon
         if times is None:
-            if settings.time_density is None or horizon is None:
+            if design.density is None or design.horizon is None:
                 raise ValueError(
-                    "without times, give time_density (a function of an array of times) and horizon; "
-                    "or pass the times to fit(X, times)."
+                    "without times, give times=TimeDensity(density, horizon), with a function of an array of times or "
+                    '"uniform"; or pass the times to fit(X, times).'
                 )
-            t = None
-            horizon = _check.positive(horizon, "horizon")
+            t, horizon = None, float(design.horizon)
         else:
             t = _check.times(times, m)
-            if start is not None and horizon is not None:
-                horizon = max(horizon, float(t.max()))  # a fitted chain can go on
-            horizon = float(t.max()) if horizon is None else _check.positive(horizon, "horizon")
+            horizon = float(t.max()) if design.horizon is None else float(design.horizon)
             _check.within_horizon(t, horizon)
         w = np.ones(m) if weights is None else _check.nodes(weights, m, "sample_weight")
         if not ((w >= 0).all() and w.any()):
             raise ValueError("sample_weight must not be negative, and not all zero.")
-        if start is None:
-            _warn_of_weights(w)
-            _warn_of_times(t)
-        points, share = _start(settings.start, X) if start is None else start
+        _warn_of_weights(w)
+        _warn_of_times(t)
+        points, share = _start(start, X)
         return cls(X, t, w, points, share, horizon)
+
+    def at(self, X: Array, times: ArrayLike | None) -> Snapshots:
+        """Other points of the same process; their times are known if those of these are, and may be later."""
+        if (times is None) != (self.times is None):
+            raise ValueError("give times for these points just when the model was fitted with times.")
+        m = len(X)
+        t = None if times is None else _check.times(times, m)
+        horizon = self.horizon if t is None else max(self.horizon, float(t.max()))
+        return replace(self, X=X, times=t, weights=np.ones(m), horizon=horizon)
+
+    def only(self, kept: NDArray[np.bool_]) -> Snapshots:
+        """Some of them, (m,)."""
+        times = None if self.times is None else self.times[kept]
+        return replace(self, X=self.X[kept], times=times, weights=self.weights[kept])
+
+    @property
+    def latest(self) -> Array | None:
+        """The time of each, or the end of its window, (m,); None when unknown."""
+        return self.times if self.times is None or self.times.ndim == 1 else self.times.max(axis=1)
+
+    @property
+    def one_start(self) -> bool:
+        """Whether the process starts at a single point."""
+        return len(self.start) == 1
 
 
 def _warn_of_weights(w: Array) -> None:

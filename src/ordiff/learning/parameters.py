@@ -1,6 +1,6 @@
 """What is learned: fields on the states, each by its coefficients.
 
-A `Block` is one learned quantity. Its coefficients a give z = U a on the states (U the identity, a column of ones, or
+A `ParameterBlock` is one learned quantity. Its coefficients a give z = U a on the states (U the identity, a column of ones, or
 a basis), and z gives the quantity: z itself for an ordering, exp(z) for what is positive (noise, speed, scale, eps,
 density), with z kept within a limit of its centre by a smooth limiter, and √(exp(2z) + floor²) for a noise field that
 the states do not resolve below a floor. `Parameters` puts the blocks together: from one vector of coefficients to
@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ordiff._check import Array
-from ordiff.inference.objective import Dynamics, Gradient
+from ordiff.learning.likelihood import Dynamics, DynamicsGradient
+from ordiff.learning.scores import Directions
 
 # The quantities that can be learned.
 TARGETS = ("ordering", "noise", "speed", "scale", "local_speed", "eps", "density")
@@ -25,7 +26,7 @@ _LIMIT = 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class ParameterBlock:
     """One learned quantity: ``target`` (and which of several, ``index``) by coefficients in a basis.
 
     basis: U (N, K); None for values, one coefficient a state. ``centre`` (a number or (N,)) is the logarithm of what a
@@ -84,7 +85,7 @@ class Block:
 class Parameters:
     """The learned blocks over a base of dynamics that stay as they are."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[ParameterBlock, ...]
     base: Dynamics
     alpha: float = 1.0
 
@@ -130,7 +131,7 @@ class Parameters:
             new[name] = tuple(new[name])
         return replace(self.base, **new)
 
-    def gradient(self, a: Array, by: Gradient) -> Array:
+    def gradient(self, a: Array, by: DynamicsGradient) -> Array:
         """The derivative by the coefficients, from that by the dynamics."""
         dynamics = self.dynamics(a)
         out = np.empty(self.size)
@@ -139,7 +140,7 @@ class Parameters:
             out[part] = block.pull(self._by_field(block, value, dynamics, by), slope)
         return out
 
-    def _by_field(self, block: Block, value: Array, dynamics: Dynamics, by: Gradient) -> Array:
+    def _by_field(self, block: ParameterBlock, value: Array, dynamics: Dynamics, by: DynamicsGradient) -> Array:
         k = block.index
         match block.target:
             case "ordering":
@@ -159,30 +160,35 @@ class Parameters:
             case _:
                 return -self.alpha * by.log_weight / value
 
-    def directions(self, a: Array) -> dict[str, Any]:
-        """∂(dynamics)/∂a as `Objective.scores` takes it: blocks in the order orderings, slopes, local slopes, noise."""
+    def directions(self, a: Array, without: str = "") -> Directions:
+        """∂(dynamics)/∂a; ``without`` the blocks of one target."""
         base = self.base
-        out: dict[str, Any] = {
+        found: dict[str, list[Array | None]] = {
             "orderings": [None] * len(base.orderings),
             "slopes": [None] * len(base.slopes),
             "local_slopes": [None] * len(base.local_slopes),
-            "noise": None,
         }
+        noise: Array | None = None
         dynamics = self.dynamics(a)
         for block, part in zip(self.blocks, self.slices, strict=True):
+            if block.target == without:
+                continue
             value, slope = block.field(a[part])
             U, k = block.directions(slope), block.index
             match block.target:
                 case "ordering":
-                    out["orderings"][k] = U
+                    found["orderings"][k] = U
                 case "noise":
-                    out["noise"] = U
+                    noise = U
                 case "speed":
-                    out["slopes"][k] = U * (dynamics.slopes[k] / value)[:, None]
+                    found["slopes"][k] = U * (dynamics.slopes[k] / value)[:, None]
                 case "local_speed":
-                    out["local_slopes"][k] = U * base.local_slopes[k][:, None]
+                    found["local_slopes"][k] = U * base.local_slopes[k][:, None]
                 case _:
                     raise ValueError(f"scores by {block.target} are not available.")
-        for name in ("orderings", "slopes", "local_slopes"):
-            out[name] = tuple(out[name])
-        return out
+        return Directions(noise=noise, **{name: tuple(parts) for name, parts in found.items()})
+
+    def part(self, target: str) -> tuple[ParameterBlock, slice] | None:
+        """The first block of a target, and its coefficients."""
+        pairs = zip(self.blocks, self.slices, strict=True)
+        return next(((block, part) for block, part in pairs if block.target == target), None)

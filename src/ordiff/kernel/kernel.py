@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check, _sparse, _threads
+from ordiff import _check
 from ordiff._check import Array
+from ordiff._compiled.csr import EMPTY
 from ordiff.geometry import balanced_density, intrinsic_dimension, knn_density, usual_neighbors
-from ordiff.graph import Layout, NeighborGraph
+from ordiff.graph import NeighborGraph
 from ordiff.kernel.bandwidth import Bandwidth
 from ordiff.kernel.metric import Metric
-from ordiff.kernel.ordering import Field, Ordering, Table, as_orderings
+from ordiff.kernel.ordering import as_orderings
 from ordiff.kernel.profile import Gaussian, Profile, as_profile
+from ordiff.kernel.terms import PatternRows, edge_terms, softmax, terms_on
 from ordiff.operator import MarkovOperator
 
 # Neighbours of the density estimate behind density="knn": few, so that it follows the fluctuations of the sampling.
@@ -147,6 +150,7 @@ class Kernel:
         density: ArrayLike | str | None = None,
         alpha: float = 1.0,
         weight: ArrayLike | None = None,
+        self_weight: float = 1.0,
     ) -> MarkovOperator:
         """P_ij = K_ij q_j^−α w_j / Σ_n K_in q_n^−α w_n on the graph's pattern, for one time step ``eps``.
 
@@ -154,18 +158,20 @@ class Kernel:
         neighbours), or "balanced" (`balanced_density`: the most accurate on random samples).
         alpha: 1 removes the density from the dynamics; in general the drift gains (1 − α) ρ²A ∇q/q.
         weight: w, (m,), a further positive factor at the far point (for instance the square root of a target density).
+        self_weight: a positive factor on K_ii: below 1, a chain on few samples stays put less often.
         """
         eps = _check.positive(eps, "eps")
         alpha = _check.number(alpha, "alpha")
+        self_weight = _check.positive(self_weight, "self_weight")
         q = self.density_on(graph, density)
-        log_weight = -alpha * np.log(q) if np.ptp(q) > 0 and alpha != 0 else _sparse.EMPTY
+        log_weight = -alpha * np.log(q) if np.ptp(q) > 0 and alpha != 0 else EMPTY
         if weight is not None:
             weight = _check.node_or_scalar(weight, graph.n_points, "weight", positive=True).copy()
             log_weight = np.log(weight) + (log_weight if log_weight.size else 0.0)
         kernel = self.on(graph)
-        data = kernel._rows(graph, eps, log_weight, graph._layout)
-        twin = _Twin(kernel, graph, eps, q.copy(), alpha, weight)
-        op = MarkovOperator(graph, data, eps, q, sorted=True, kernel=kernel, twin=twin)
+        data = kernel.transition(graph, eps, log_weight, self_weight)
+        undirected = partial(_undirected, kernel, graph, eps, q.copy(), alpha, weight, self_weight)
+        op = MarkovOperator(graph, data, eps, q, sorted=True, kernel=kernel, undirected=undirected)
         kernel._warn_of_step(graph, op)
         return op
 
@@ -187,153 +193,42 @@ class Kernel:
             return knn_density(graph, k=usual_neighbors(graph, _DENSITY_NEIGHBORS), dimension=d)
         return _check.node_or_scalar(density, graph.n_points, "density", positive=True)
 
-    def _rows(
-        self, graph: NeighborGraph, eps: float, log_weight: Array, layout: Layout, *, strict: bool = True
+    def transition(
+        self, graph: NeighborGraph, eps: float, log_weight: Array, self_weight: float = 1.0, *, strict: bool = True
     ) -> Array:
-        """The edge values of P in the order of a layout, (E,), a block of rows at a time.
+        """The edge values of P in the order of the graph's layout, (E,).
 
         A row without mass is an error or, if not ``strict``, left without probabilities: −inf or NaN.
         """
-        terms, profile = _Terms.of(self, graph, eps).sorted(layout), as_profile(self.profile)
-        indptr, indices = layout.pattern._indptr, _sparse.unsigned(layout.pattern._indices)
-        log_weight, out = layout.sort(log_weight) if log_weight.size else log_weight, np.empty(graph.n_edges)
+        terms, functions = terms_on(self, graph, eps)
+        terms, profile, rows = terms.sorted(graph.layout), as_profile(self.profile), PatternRows.of(graph)
 
-        def block(start: int, stop: int) -> int:
-            u = np.empty(indptr[stop] - indptr[start])
-            _sparse.exponents(
-                start, stop, indptr, indices, layout.origins, graph._sqdist, *terms.arrays, not terms.gaussian,
-                terms.edges(graph, layout, start, stop), u,
-            )  # fmt: skip
-            if not terms.gaussian:
-                u[:] = _check.log_values(profile.log_value(u), u.size, profile)
-            return int(_sparse.normalise(start, stop, indptr, indices, u, log_weight, out))
+        def log_kernel(start: int, stop: int) -> Array:
+            u = terms.log_kernel(rows, start, stop, edge_terms(functions, graph, start, stop))
+            return _check.log_values(profile.log_value(u), u.size, profile) if terms.clamp else u
 
-        failed = max(_threads.over_blocks(block, indptr, threaded=terms.threaded)) >= 0
-        if failed and strict:
-            raise _check.empty_row(_first_empty(layout, out), eps)
-        return out
-
-
-@dataclass(frozen=True, eq=False)
-class _Terms:
-    """A kernel's parts on one graph, as the arrays that the compiled loop takes."""
-
-    # eps, X, directions, stiffness, normal, tables, select, slope, field, constant, left, right
-    arrays: tuple[Any, ...]
-    functions: tuple[tuple[Array, Ordering], ...]  # (τ/κ, ordering) evaluated edge by edge
-    gaussian: bool  # then left is −2 left, so that what comes out is log K = −u/2
-
-    @classmethod
-    def of(cls, kernel: Kernel, graph: NeighborGraph, eps: float) -> _Terms:
-        m, orderings = graph.n_points, kernel.ordering
-        metric, bandwidth, profile = kernel.metric_on(graph), kernel.bandwidth_on(graph), as_profile(kernel.profile)
-        gaussian = type(profile) is Gaussian
-        slopes = [ordering.slope_on(graph) for ordering in orderings]
-
-        tables: list[Array] = []
-        select, slope, functions = [], [], []
-        field: Array | None = None
-        if metric is not None and not kernel.coupled:
-            # uncoupled: Σ_k (τ_k/κ_k) ⟨A⁻¹∇l_k, y − x⟩
-            for s, ordering in zip(slopes, orderings, strict=True):
-                drift = s[:, None] * ordering.gradient_on(graph)
-                field = drift if field is None else field + drift
-            field = None if field is None else metric.raised(field, -1)
-        else:
-            for s, ordering in zip(slopes, orderings, strict=True):
-                if isinstance(ordering.form, Table):
-                    select.append(ordering.form.row + np.uint32(sum(map(len, tables))))
-                    tables.append(ordering.form.values)
-                    slope.append(s)
-                elif isinstance(ordering.form, Field):
-                    vectors = _check.node_vectors(
-                        ordering.form.vectors, _check.need_points(graph.X, "a vector field").shape, "V"
-                    )
-                    field = s[:, None] * vectors if field is None else field + s[:, None] * vectors
-                else:
-                    functions.append((s, ordering))
-
-        # The constant cancels in a row of a one-sided gaussian; elsewhere it completes the square.
-        constant: Any = _sparse.EMPTY
-        if gaussian and bandwidth.right is not None and orderings:
-            constant = eps * sum(ordering.speed_on(graph) ** 2 for ordering in orderings)
-        elif not gaussian and orderings:
-            drift = sum(s[:, None] * o.gradient_on(graph) for s, o in zip(slopes, orderings, strict=True))
-            constant = eps * _squared(metric, kernel.coupled, drift)
-        divisor = -0.5 if gaussian else profile.second_moment(kernel.dimension_on(graph))
-        needs_X = metric is not None or field is not None
-        arrays = (
-            eps,
-            _check.need_points(graph._X, "a vector field or anisotropy") if needs_X else np.empty((0, 0)),
-            np.empty((0, 0, 0)) if metric is None else metric.directions,
-            np.empty((0, 0)) if metric is None else metric.stiffness(),
-            _sparse.EMPTY if metric is None else metric.normal,
-            np.concatenate(tables) if tables else np.empty((0, m)),
-            np.array(select) if select else np.empty((0, m), np.uint32),
-            np.array(slope) if slope else np.empty((0, m)),
-            np.empty((0, 0)) if field is None else np.ascontiguousarray(field),
-            constant,
-            bandwidth.left / divisor,
-            _sparse.EMPTY if bandwidth.right is None else bandwidth.right,
+        P, failed = softmax(
+            log_kernel,
+            rows,
+            graph.layout.sort(log_weight) if log_weight.size else log_weight,
+            log_self=float(np.log(self_weight)),
+            threaded=all(ordering.form.pure for _, ordering in functions),  # type: ignore[union-attr]
         )
-        return cls(arrays, tuple(functions), gaussian)
-
-    def sorted(self, layout: Layout) -> _Terms:
-        """The same with the arrays in the order of a layout."""
-        if layout.order is None:
-            return self
-        eps, X, directions, stiffness, normal, tables, select, slope, *others = self.arrays
-        by_sample = (X, directions, stiffness, normal), others
-        before, after = ([a[layout.order] if a.size else a for a in group] for group in by_sample)
-        return replace(
-            self, arrays=(eps, *before, *(np.take(a, layout.order, axis=1) for a in (tables, select, slope)), *after)
-        )
-
-    @property
-    def threaded(self) -> bool:
-        """A user's function is called from one thread only."""
-        return all(ordering.form.pure for _, ordering in self.functions)  # type: ignore[union-attr]
-
-    def edges(self, graph: NeighborGraph, layout: Layout, start: int, stop: int) -> Array:
-        """Σ_k (τ_k/κ_k)(i) l_k(i, j) of the orderings by function, for the edges of these rows of the layout."""
-        if not self.functions:
-            return _sparse.EMPTY
-        i, j = layout.edges(start, stop)
-        try:
-            return sum(s[i] * ordering.differences(graph, i, j) for s, ordering in self.functions)  # type: ignore[return-value]
-        except ValueError:
-            if layout.order is not None:  # name the first of the samples as they were given
-                own = Layout.of(graph)
-                for row in range(graph.n_points):
-                    self.edges(graph, own, row, row + 1)
-            raise
+        if failed >= 0 and strict:
+            raise _check.empty_row(_first_empty(graph, P), eps)
+        return P
 
 
-@dataclass(frozen=True, eq=False)
-class _Twin:
-    """Builds an operator's driftless twin when it is asked for."""
-
-    kernel: Kernel
-    graph: NeighborGraph
-    eps: float
-    density: Array
-    alpha: float
-    weight: ArrayLike | None
-
-    def __call__(self) -> MarkovOperator:
-        return self.kernel.undirected().operator(self.graph, self.eps, self.density, self.alpha, self.weight)
+def _undirected(
+    kernel: Kernel, graph: NeighborGraph, eps: float, q: Array, alpha: float, weight: Any, self_weight: float
+) -> MarkovOperator:
+    """An operator's like without orderings, built when it is asked for."""
+    return kernel.undirected().operator(graph, eps, q, alpha, weight, self_weight)
 
 
-def _first_empty(layout: Layout, data: Array) -> int:
-    """The first row whose sum is not 1."""
+def _first_empty(graph: NeighborGraph, data: Array) -> int:
+    """The first sample whose row does not sum to 1."""
     with np.errstate(invalid="ignore"):
-        sums = np.add.reduceat(data, layout.pattern.indptr[:-1])
+        sums = np.add.reduceat(data, graph.layout.indptr[:-1])
         empty = ~(np.abs(sums - 1) < 0.5)
-    rows = np.flatnonzero(empty)
-    return int((rows if layout.order is None else layout.order[rows]).min())
-
-
-def _squared(metric: Metric | None, coupled: bool, drift: Array) -> Array:
-    """|μ|² in the metric in which the kernel completes the square: ⟨μ, A⁻¹μ⟩, or ⟨μ, Aμ⟩ when coupled."""
-    other = drift if metric is None else metric.raised(drift, 1 if coupled else -1)
-    return np.einsum("mi,mi->m", drift, other)
+    return int(graph.layout.order[empty].min())

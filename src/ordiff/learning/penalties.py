@@ -1,9 +1,9 @@
-"""Regularisers: what a function costs for being rough, with the derivative of that cost.
+"""Penalties: what a function costs for being rough, with the derivative of that cost.
 
-    Gradient     Σ_i w_i ‖∇f‖²            f on the samples (or states)
-    Laplacian    Σ_i w_i (L f)²
-    Spectral     Σ_k w_k μ_k² a_k²        f by its coefficients in an eigenbasis
-    Action       Σ_i w_i ‖(τ/κ)∇l‖²/ρ²    of a drift and a noise together (Onsager–Machlup)
+    GradientPenalty     Σ_i w_i ‖∇f‖²            f on the samples (or states)
+    LaplacianPenalty    Σ_i w_i (L f)²
+    SpectralPenalty     Σ_k w_k μ_k² a_k²        f by its coefficients in an eigenbasis
+    ActionPenalty       Σ_i w_i ‖(τ/κ)∇l‖²/ρ²    of a drift and a noise together (Onsager–Machlup)
 
 The weights w of the samples are 1/m unless given: then R = ∫ … q dx. With the volumes of the states as weights it is
 ∫ … dx. The first three are quadratic, R(f) = ‖B f‖² = fᵀA f with a sparse ``root`` B and ``matrix`` A. Multiplying by
@@ -21,13 +21,13 @@ from numpy.typing import ArrayLike
 
 from ordiff import _check
 from ordiff._check import Array
-from ordiff._threads import cached_property
+from ordiff._parallel import cached_property
 from ordiff.geometry import TangentSpaces
 from ordiff.operator import MarkovOperator
 
 
 @dataclass(frozen=True, eq=False)
-class Quadratic:
+class QuadraticPenalty:
     """R(f) = ‖B f‖² with a sparse B, (rows, N)."""
 
     root: sp.csr_array
@@ -47,7 +47,7 @@ class Quadratic:
         return sp.csr_array(self.root.T)
 
 
-class Gradient(Quadratic):
+class GradientPenalty(QuadraticPenalty):
     """R(f) = Σ_i w_i ‖G_i δ_i f‖², δ_i f = f_j − f_i over the neighbours j of i and G_i as in `TangentSpaces`."""
 
     def __init__(self, tangents: TangentSpaces, weights: ArrayLike | None = None) -> None:
@@ -56,14 +56,14 @@ class Gradient(Quadratic):
         super().__init__(_scaled(B, np.repeat(np.sqrt(w), B.shape[0] // w.size)))
 
 
-class Laplacian(Quadratic):
+class LaplacianPenalty(QuadraticPenalty):
     """R(f) = Σ_i w_i (L f)_i² with L = (P − I)/ε of a chain without an ordering, so that L tends to ½Δ.
 
     >>> import numpy as np, ordiff as od
-    >>> from ordiff.inference.regularise import Laplacian
+    >>> from ordiff.learning.penalties import LaplacianPenalty
     >>> x = np.linspace(0, 1, 100).reshape(-1, 1)
     >>> P = od.Kernel().operator(od.NeighborGraph.build(x, k=99), eps=0.001)
-    >>> value, gradient = Laplacian(P).value_and_gradient(np.ones(100))
+    >>> value, gradient = LaplacianPenalty(P).value_and_gradient(np.ones(100))
     >>> bool(value < 1e-18)
     True
     """
@@ -74,7 +74,7 @@ class Laplacian(Quadratic):
         super().__init__(_scaled(L, np.sqrt(_weights(weights, m))))
 
 
-class Spectral(Quadratic):
+class SpectralPenalty(QuadraticPenalty):
     """R(a) = Σ_k w_k μ_k² a_k² of the coefficients of eigenfunctions with the eigenvalues μ, of either sign.
 
     weights: one a coefficient, 1 unless given; 0 leaves it free.
@@ -92,7 +92,7 @@ class Spectral(Quadratic):
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class Action:
+class ActionPenalty:
     """The Onsager–Machlup action of a drift, R(l, ρ, s) = Σ_i w_i s_i² ‖∇l‖_i² / ρ_i² with the slope s = τ/κ."""
 
     gradients: sp.csr_array  # (m r, m): r rows G_i δ_i a sample

@@ -2,16 +2,19 @@
 
 Each search yields indices only; `graph` computes the distances, so that they are exact whatever found the neighbours.
 A tree is asked for the samples along a curve, which takes half the time of a random order: what it visits is in cache.
+All queries of k-d trees go through `query_tree` and `count_within`, on threads of `_parallel`: those of SciPy
+(``workers``) go on reading freed memory after an interrupt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ordiff import _check
+from ordiff import _check, _parallel
 from ordiff._check import Array, IntArray
 
 # Up to this many coordinates a k-d tree beats comparing all pairs.
@@ -20,6 +23,33 @@ _TREE_DIMENSION = 15
 _APPROXIMATE_SIZE = 50_000
 # Neighbours (or pairs compared) at a time: bounds the memory of the search beside the graph itself.
 _BLOCK = 2_000_000
+
+
+# Multiply-adds that a visit of a tree takes, about.
+_VISIT = 50
+
+
+def query_tree(tree: Any, X: Array, k: Any, bound: float = np.inf) -> tuple[Array, NDArray[np.intp]]:
+    """Distances and indices of the k nearest points of a SciPy cKDTree, as its ``query`` has them; k: a number, or a
+    list of ranks."""
+    width = len(k) if isinstance(k, list) else k
+    ranges = _parallel.even_ranges(len(X), len(X) * width * _VISIT)
+    found = _parallel.parallel_map(
+        lambda rows: tree.query(X[rows[0] : rows[1]], k, distance_upper_bound=bound), ranges
+    )
+    distances, indices = zip(*found, strict=True)
+    return np.concatenate(distances), np.concatenate(indices)
+
+
+def count_within(tree: Any, X: Array, radius: Any) -> NDArray[np.intp]:
+    """How many points of a SciPy cKDTree are within the radius, a number or (m,), of each of X, (m,)."""
+    radius = np.broadcast_to(radius, len(X))
+
+    def count(rows: tuple[int, int]) -> NDArray[np.intp]:
+        some = slice(*rows)
+        return np.asarray(tree.query_ball_point(X[some], radius[some], return_length=True))
+
+    return np.concatenate(_parallel.parallel_map(count, _parallel.even_ranges(len(X), len(X) * 20 * _VISIT)))
 
 
 # Searches by |x|² − 2xy + |y|² or in single precision want coordinates without an offset.
@@ -82,7 +112,7 @@ def _tree(X: Array, k: int, order: IntArray) -> Iterator[tuple[IntArray, IntArra
     step = max(1, _BLOCK // k)
     for start in range(0, len(X), step):
         samples = order[start : start + step]
-        yield samples, tree.query(X[samples], k, workers=-1)[1]
+        yield samples, query_tree(tree, X[samples], k)[1]
 
 
 def _all_pairs(X: Array, k: int) -> Iterator[tuple[IntArray, IntArray]]:
@@ -117,7 +147,7 @@ def _tree_within(X: Array, radius: Array, order: IntArray) -> Iterator[tuple[Int
     from scipy.spatial import cKDTree
 
     tree = cKDTree(X)
-    counts = tree.query_ball_point(X[order], radius[order], workers=-1, return_length=True)
+    counts = count_within(tree, X[order], radius[order])
     start = 0
     while start < len(X):
         # as many rows as fit, each as wide as the widest
@@ -126,7 +156,7 @@ def _tree_within(X: Array, radius: Array, order: IntArray) -> Iterator[tuple[Int
         samples, most = order[start : start + step], int(counts[start : start + step].max())
         # the bound is strict and its square must not underflow, or a sample would not find even itself
         reach = max(np.nextafter(radius[samples].max(), np.inf), 1e-150)
-        distance, found = tree.query(X[samples], [*range(1, most + 1)], distance_upper_bound=reach, workers=-1)
+        distance, found = query_tree(tree, X[samples], [*range(1, most + 1)], reach)
         kept = distance <= radius[samples, None]
         yield samples, found[kept].astype(np.int32), kept.sum(axis=1)
         start += step
