@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ordiff import datasets, single_cell, tuning
+from ordiff import datasets, tuning
 from ordiff._check import GraphError, MissingExtraError, OrdiffWarning, ResolutionError, SolveError
 from ordiff.fields import Moments, local_moments, mean_curvature, velocity
 from ordiff.geometry import TangentSpaces, balanced_density, kernel_density, knn_density, length_scale, smooth
@@ -28,6 +28,7 @@ from ordiff.states import States
 from ordiff.topology import cyclic_hint
 
 if TYPE_CHECKING:
+    from ordiff import single_cell
     from ordiff.model import SnapshotSDE, load
 
 __version__ = "0.1.0"
@@ -44,7 +45,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The estimator is imported when it is first asked for: scikit-learn takes longer to import than all the rest."""
+    """What is imported when it is first asked for: the estimator, as scikit-learn takes long, and `single_cell`."""
+    if name == "single_cell":
+        from importlib import import_module
+
+        return import_module("ordiff.single_cell")
     if name in ("SnapshotSDE", "load"):
         from ordiff import model
 
