@@ -191,8 +191,10 @@ def test_simulated_paths_have_the_law_of_the_process(fitted) -> None:
 
 def test_summary_is_plain(fitted) -> None:
     text = fitted.summary(length="mm", time="h")
-    assert "mm per square root of h" in text
+    assert "mm/√h" in text
     assert "converged" in text
+    assert "mm" not in fitted.summary(length="mm")  # a noise has no unit of length alone
+    assert "unit" not in fitted.summary()
 
 
 def test_bootstrap_agrees_with_the_curvature(fitted) -> None:

@@ -68,7 +68,7 @@ def test_the_page_needs_nothing_else(written):
 
 
 def test_many_samples_are_drawn_in_part(written, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "MOST_POINTS", 100)
+    monkeypatch.setattr(report, "MAX_POINTS", 100)
     text = report.write(written[0], tmp_path / "few.html").read_text(encoding="utf-8")
     assert "100 of 300 samples are drawn" in text
     assert len(re.findall(r'"customdata"', text)) >= 4

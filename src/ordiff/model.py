@@ -319,22 +319,25 @@ class SnapshotSDE(BaseEstimator):
         return out / out.sum(axis=1, keepdims=True)
 
     def summary(self, length: str = "", time: str = "") -> str:
-        """What was learned, in words; ``length`` and ``time`` name the units of X and of the times."""
+        """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known."""
         check_is_fitted(self)
-        L, T = length or "units of length", time or "units of time"
+        T, per_time, per_root_time = "", "", ""
+        if time:
+            over = f" {length}/" if length else " per "
+            T, per_time, per_root_time = f" {time}", f"{over}{time}", f"{over}√{time}"
         low, middle, high = np.quantile(self.noise_, [0.05, 0.5, 0.95])
         drift = float(np.median(np.linalg.norm(self.drift_, axis=1)))
         spread = self._level_deviation
         lines = [
-            f"{len(self.ordering_)} samples in {self.n_features_in_} coordinates, horizon {self.horizon_:.4g} {T}.",
+            f"{len(self.ordering_)} samples in {self.n_features_in_} coordinates, horizon {self.horizon_:.4g}{T}.",
             f"Chain: {len(self.states_.points)} {'samples' if self.states_.are_samples else 'designed states'} of "
             f"dimension {self.states_.dimension}, {self.graph_.n_edges // self.graph_.n_points} neighbours each, "
-            f"steps of {self.eps_:.4g} {T}.",
-            f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g} ({L} per square root of {T})"
+            f"steps of {self.eps_:.4g}{T}.",
+            f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g}{per_root_time}"
             + (f"; its level is known to ±{200 * spread:.0f}% (two standard deviations)." if spread > 0 else ".")
             if isinstance(self.noise, str)
-            else f"Noise: {middle:.4g}, as given ({L} per square root of {T}).",
-            f"Drift: median {drift:.4g} {L} per {T}; the ordering spans {np.ptp(self.ordering_):.4g}.",
+            else f"Noise: {middle:.4g}{per_root_time}, as given.",
+            f"Drift: median {drift:.4g}{per_time}; the ordering spans {np.ptp(self.ordering_):.4g}.",
             f"Loss {self.loss_:.6g} after {self.n_iter_} evaluations; "
             + ("converged." if self.converged_ else "NOT converged: raise max_iter, or treat it as a sketch."),
         ]
