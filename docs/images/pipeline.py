@@ -19,7 +19,7 @@ BOXES = {
     "operator": (8.2, TOP, 2.2, BLUE, "operator", "P, and its generator\nL = (P − I)/ε"),
     "questions": (11.1, TOP, 2.2, GREEN, "questions", "fields · spectra\npassage · tuning"),
     "states": (2.5, BOTTOM, 2.0, ORANGE, "states", "points, volumes,\nobservation"),
-    "objective": (5.2, BOTTOM, 2.1, ORANGE, "objective", "likelihood, gradient,\nsmoothness"),
+    "likelihood": (5.2, BOTTOM, 2.1, ORANGE, "likelihood", "value, gradient,\nsmoothness"),
     "optimise": (8.0, BOTTOM, 1.7, ORANGE, "optimise", "L-BFGS,\nempirical Bayes"),
     "model": (10.4, BOTTOM, 1.9, ORANGE, "SnapshotSDE", "ordering, noise,\ndrift"),
     "trust": (13.0, BOTTOM, 1.6, GREEN, "trust", "profile,\nuncertainty"),
@@ -39,11 +39,11 @@ def draw() -> Figure:
         middle = left + width / 2
         ax.text(middle, bottom + 1.14, title, ha="center", va="center", fontsize=12, weight="bold")
         ax.text(middle, bottom + 0.5, lines, ha="center", va="center", fontsize=9.6, linespacing=1.35)
-    for one, other in [("graph", "kernel"), ("kernel", "operator"), ("operator", "questions"), ("states", "objective"),
+    for one, other in [("graph", "kernel"), ("kernel", "operator"), ("operator", "questions"), ("states", "likelihood"),
                        ("optimise", "model"), ("model", "trust")]:  # fmt: skip
         arrow(ax, right(one), left_of(other))
     # there and back: a value and its gradient for every set of coefficients
-    (x, y), (u, _) = right("objective"), left_of("optimise")
+    (x, y), (u, _) = right("likelihood"), left_of("optimise")
     arrow(ax, (x, y + 0.16), (u, y + 0.16))
     arrow(ax, (u, y - 0.16), (x, y - 0.16))
     x, y = right("data")

@@ -314,7 +314,7 @@ def ornstein_uhlenbeck(m: int = 1500, random_state: Seed = None) -> Problem:
 def nonlinear(
     m: int = 2500, random_state: Seed = None, *, lift: int | None = None, lift_noise: float = 0.05
 ) -> Problem:
-    """Escape from a hill to hollows in the plane with a noise that is least at radius 2π.
+    """Escape from a hill to wells in the plane with a noise that is least at radius 2π.
 
     dx_i = (1.5 sin(x_i/2) + (4π²x_i − x_i³) e^{−x_i²/4}/(2π²)) dt + ½√(1 + (‖x‖ − 2π)²/8) dw_i from 0, times uniform
     on [0, 4]; l = −Σ_i [3 cos(x_i/2) + (4(π² − 1) − x_i²) e^{−x_i²/4}/π²].

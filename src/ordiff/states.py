@@ -1,7 +1,7 @@
-"""Designed states: where a learned chain lives when the samples are only what was seen of it.
+"""Designed states: where a learned chain lives when the samples are only observations of it.
 
 Samples crowd where the process lingers and are rare where it hurries; a chain on them inherits both. Designed states
-are spread evenly over the data's support instead, each with the volume it stands for, and a sample is seen from
+are spread evenly over the data's support instead, each with the volume it stands for, and a sample is observed from
 the states around it through local polynomial weights. Four steps: *fill* (jitter the samples along their tangent
 spaces, and move what left the data back), *thin* (no two states nearer than the spacing), *relax* (each to the centre
 of its cell), *weigh* (volumes that make sums integrals).
@@ -54,7 +54,7 @@ _NEAR = 2.0
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """States of a chain: points, the volume of each, and how other points are seen from them."""
+    """States of a chain: points, the volume of each, and how other points are observed from them."""
 
     points: Array  # (N, n)
     volumes: Array  # (N,)
