@@ -120,17 +120,17 @@ def with_scipy(problem: Problem) -> Callable[[], Result]:
         P /= P.sum(axis=1, keepdims=True)
         forward = sp.csr_array((P.ravel()[transposed.data], transposed.indices, transposed.indptr), shape=(m, m))
         backward = sp.csr_array((P.ravel(), columns, graph.indptr), shape=(m, m))
-        records = np.empty((STEPS + 1, m))
-        records[0] = problem.initial
+        slices = np.empty((STEPS + 1, m))
+        slices[0] = problem.initial
         for s in range(STEPS):
-            records[s + 1] = forward @ records[s]
-        likelihood = share * records[left, at] + (1 - share) * records[left + 1, at] + FLOOR
-        source = np.zeros_like(records)
+            slices[s + 1] = forward @ slices[s]
+        likelihood = share * slices[left, at] + (1 - share) * slices[left + 1, at] + FLOOR
+        source = np.zeros_like(slices)
         source[left, at] -= share / likelihood / m
         source[left + 1, at] -= (1 - share) / likelihood / m
         later, G = source[-1], np.zeros(m * K)
         for s in reversed(range(STEPS)):
-            G += records[s][rows] * later[columns]
+            G += slices[s][rows] * later[columns]
             later = backward @ later + source[s]
         G = G.reshape(m, K)
         M = P * (G - (P * G).sum(axis=1, keepdims=True))
