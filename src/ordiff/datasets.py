@@ -322,7 +322,7 @@ def limit_cycle(m: int = 2000, random_state: Seed = None) -> Problem:
     """A noisy cycle about the ring of radius 2, whose drift is no gradient: dx = τ∇θ dt + ∇c dt + 0.4 dW.
 
     The ``ordering`` is the difference of the phase θ, taken the shortest way round; its ``speed`` is τ = 4 + 1.6 cos θ,
-    an angular speed of τ/r². The ``confinement`` c = −2(r − 2)² holds the radius. From (2, 0), times uniform on [0, 8];
+    an angular speed of τ/r². The ``confinement`` c = −2(r − 2)² confines r. From (2, 0), times uniform on [0, 8];
     on the ring a turn takes 2π/√0.84 = 6.86.
     """
 

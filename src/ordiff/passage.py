@@ -166,9 +166,9 @@ def expected_occupancy(op: Chain, start: ArrayLike, targets: ArrayLike, *, conti
     mass = _check.start_mass(start, m)
     chain = AbsorbingChain(op, [inside], continuous)
     arriving = chain.almost_surely_reaching()
-    lost = (mass > 0) & ~arriving & ~inside
-    if lost.any():
-        raise _check.unreachable(lost, "the targets for certain", "the time before is infinite")
+    unreached = (mass > 0) & ~arriving & ~inside
+    if unreached.any():
+        raise _check.unreachable(unreached, "the targets for certain", "the time before is infinite")
     time = np.zeros(m)
     if (mass * arriving).any():
         system = AbsorbingSystem(chain, arriving)
@@ -243,9 +243,9 @@ def _ends(A: ArrayLike, B: ArrayLike, m: int) -> list[Mask]:
 
 def _fates(chain: AbsorbingChain) -> Array:
     """The probability to end in each set, (m, sets)."""
-    lost = ~chain.reaching()
-    if lost.any():
-        raise _check.unreachable(lost, "any of the terminal sets")
+    unreached = ~chain.reaching()
+    if unreached.any():
+        raise _check.unreachable(unreached, "any of the terminal sets")
     fates = np.stack(chain.sets, axis=1).astype(float)
     system = AbsorbingSystem(chain, ~chain.targets)
     found = system.verified(lambda: np.stack([system.solve(b) for b in chain.into[system.states].T], axis=1))
