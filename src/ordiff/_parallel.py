@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,7 +40,8 @@ else:
 
 
 Range = tuple[int, int]
-Item, Result = TypeVar("Item"), TypeVar("Result")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 # Multiply-adds of one piece of work, about 0.3 ms: several times what it takes to wake a thread.
 _PIECE = 400_000
@@ -65,7 +66,7 @@ def _mark_worker() -> None:
     _thread.is_worker = True
 
 
-@lru_cache(maxsize=None)
+@cache
 def _pool(workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="ordiff", initializer=_mark_worker)
 

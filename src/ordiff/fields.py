@@ -28,7 +28,7 @@ from ordiff._compiled import csr
 from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.kernel import Kernel
-from ordiff.operator import MarkovChain, Extrapolation, Generator
+from ordiff.operator import Extrapolation, Generator, MarkovChain
 
 KINDS = ("displacement", "symmetric", "projected", "covariance", "intrinsic")
 
@@ -69,6 +69,7 @@ def velocity(
 
 
 def _intrinsic(op: Generator, X: Array, jacobian: ArrayLike | None, coordinates: ArrayLike | None) -> Array:
+    """The velocity in intrinsic coordinates, (m, d)."""
     if jacobian is None and coordinates is not None:
         u = _check.points(coordinates, "coordinates")
         return op.generator(u) - op.undirected().generator(u)
@@ -82,29 +83,30 @@ def _covariance(op: Generator, J: Array) -> Array:
     """ρ²A C⁻¹ (m − m_sym) on the tangent space; extrapolated as a whole, since it is not linear in L."""
     if isinstance(op, Extrapolation):
         return 2.0 * _covariance(op.fine, J) - _covariance(op.coarse, J)
-    one, other = local_moments(op), local_moments(op.undirected())
-    rates = [
+    directed, driftless = local_moments(op), local_moments(op.undirected())
+    covariances = [
         2 * moments.diffusion - op.eps * moments.drift[:, :, None] * moments.drift[:, None, :]
-        for moments in (one, other)
+        for moments in (directed, driftless)
     ]
-    C = np.einsum("mia,mij,mjb->mab", J, 0.5 * (rates[0] + rates[1]), J, optimize=True)
-    target = np.einsum("mia,mij,mjb->mab", J, _asked_diffusion(op), J, optimize=True)
-    excess = np.einsum("mia,mi->ma", J, one.drift - other.drift)
-    # a step that does not spread over the tangent space tells nothing of the velocity: at a flat edge C is 0.36 of ρ²A
-    share = np.linalg.eigvalsh(C)[:, 0] / np.linalg.eigvalsh(target)[:, 0]
-    lost = ~(share > 0.01)
-    if lost.any():
+    C = np.einsum("mia,mij,mjb->mab", J, 0.5 * (covariances[0] + covariances[1]), J, optimize=True)
+    nominal = np.einsum("mia,mij,mjb->mab", J, _nominal_diffusion(op), J, optimize=True)
+    excess = np.einsum("mia,mi->ma", J, directed.drift - driftless.drift)
+    # without variance in some tangent direction the velocity is unknown: at a flat edge C is still 0.36 of ρ²A
+    share = np.linalg.eigvalsh(C)[:, 0] / np.linalg.eigvalsh(nominal)[:, 0]
+    singular = ~(share > 0.01)
+    if singular.any():
         _check.warn(
-            f"at {lost.sum()} sample(s), the first at index {int(np.argmax(lost))}, a step does not spread over the "
-            "tangent space: their velocity is NaN. They lie apart from the others; use a larger eps or more neighbours."
+            f"at {singular.sum()} sample(s), the first at index {int(np.argmax(singular))}, a step does not spread "
+            "over the tangent space: their velocity is NaN. They lie apart from the others; use a larger eps or more "
+            "neighbours."
         )
-        C[lost] = np.eye(C.shape[1])
-        excess[lost] = np.nan
-    tilt = np.linalg.solve(C, excess[:, :, None])
-    return np.einsum("mia,mab,mbc->mi", J, target, tilt, optimize=True)
+        C[singular] = np.eye(C.shape[1])
+        excess[singular] = np.nan
+    solution = np.linalg.solve(C, excess[:, :, None])
+    return np.einsum("mia,mab,mbc->mi", J, nominal, solution, optimize=True)
 
 
-def _asked_diffusion(op: Generator) -> Array:
+def _nominal_diffusion(op: Generator) -> Array:
     """ρ²A as the kernel has it, in ambient coordinates, (m, n, n)."""
     if op.kernel is None:
         raise ValueError("this operator was not built by a kernel, so the noise it was given is unknown.")
@@ -126,7 +128,7 @@ def tangent_basis(op: Generator, basis: ArrayLike | None = None) -> Array:
 
 
 def local_moments(op: Generator) -> Moments:
-    """The drift (m, n) and diffusion tensor (m, n, n) that the operator makes: a check that it does what was asked.
+    """The drift (m, n) and diffusion tensor (m, n, n) of the operator, to be compared with those of its kernel.
 
     The diffusion tends to ½ρ²A on the tangent space. The drift is L x, which includes the curvature of the data,
     ½ρ²H, normal to the manifold; `velocity` has the kinds without it.

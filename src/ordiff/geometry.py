@@ -65,13 +65,13 @@ class TangentSpaces:
 
         most = min(k, X.shape[1])
         rank = 1 if dimension is None else _check.count(dimension, "dimension", 1, most, f"k is {k}.")
-        with threadpool_limits(1, user_api="blas"):  # its own threads treble the time of small matrices
+        with threadpool_limits(1, user_api="blas"):  # threads of BLAS treble the time of small matrices
             parts = _parallel.parallel_map(lambda rows: pca(rows, rank), batches)
             widest = max(part[2].shape[1] for part in parts)
-            narrow = [place for place, part in enumerate(parts) if part[2].shape[1] < widest]
-            again = _parallel.parallel_map(lambda place: pca(batches[place], widest), narrow)
-        for place, part in zip(narrow, again, strict=True):
-            parts[place] = part
+            narrow = [n for n, part in enumerate(parts) if part[2].shape[1] < widest]
+            again = _parallel.parallel_map(lambda n: pca(batches[n], widest), narrow)
+        for n, part in zip(narrow, again, strict=True):
+            parts[n] = part
         dimensions, axes, squares = (np.concatenate([part[which] for part in parts]) for which in (0, 1, 2))
         if dimension is not None:
             dimensions = np.where(dimensions > 0, dimension, 0)
@@ -172,10 +172,10 @@ def _local_spectra(graph: NeighborGraph, k: int, n_samples: int) -> Array:
     most = max(50, min(n_samples, 20_000_000 // (k * X.shape[1])))
     some = np.unique(np.linspace(0, len(X) - 1, most).astype(int))
     offsets = np.zeros((some.size, k, X.shape[1]))
-    for place, i in enumerate(some):
+    for n, i in enumerate(some):
         row = slice(graph.indptr[i], graph.indptr[i + 1])
         near = np.argsort(graph.sqdist[row], kind="stable")[1 : k + 1]
-        offsets[place, : near.size] = X[graph.indices[row][near]] - X[i]
+        offsets[n, : near.size] = X[graph.indices[row][near]] - X[i]
     offsets -= offsets.mean(axis=1, keepdims=True)  # the sample itself may lie off the manifold
     other = offsets.transpose(0, 2, 1)
     squares = np.linalg.eigvalsh(other @ offsets if X.shape[1] <= k else offsets @ other)[:, ::-1]
@@ -207,7 +207,7 @@ def knn_density(graph: NeighborGraph, k: int = 16, dimension: int | None = None)
     estimated when not given.
     """
     k = _check.count(k, "k", 2)
-    d = _known_or_estimated(graph, dimension)
+    d = _dimension(graph, dimension)
     radius = _positive_radius(graph, k)
     log_ball = 0.5 * d * log(pi) - lgamma(0.5 * d + 1)
     return np.exp(np.log((k - 1) / (graph.n_points - 1)) - log_ball - d * np.log(radius))
@@ -219,15 +219,15 @@ def balanced_density(
     """Sampling density from quadrature weights: w > 0 with which sums over samples are nearly integrals, q = 1/(m w).
 
     With K_ij = exp(−|x_j − x_i|²/(2c s_i s_j)), c = 0.4 and s the radius r_k smoothed over up to 35 neighbours, some
-    steps towards Σ_j K_ij w_j = (2πc)^{d/2} s_i^d at every sample: w ← w (target/Kw), each factor kept within ½ and 2.
-    The steps are few on purpose: they follow the fluctuations of the sampling, and more would follow those of K.
+    iterations towards Σ_j K_ij w_j = (2πc)^{d/2} s_i^d at every sample: w ← w (target/Kw), each factor kept within ½
+    and 2. They are few on purpose: they correct for the fluctuations of the sampling, and more would fit those of K.
 
     It is the most accurate density for operators on random samples, given a graph of 50 neighbours or more (k is 16, or
     a quarter of the graph's neighbours if those are fewer than 64). It is a quadrature weight first: as a density it
     is as rough as the sampling, and its level some 20% high. At an edge of the data it counts the missing side to the
     samples at the edge.
     """
-    d = _known_or_estimated(graph, dimension)
+    d = _dimension(graph, dimension)
     iterations = _check.count(iterations, "iterations", 1)
     if k is None:
         k = max(1, min(16, usual_neighbors(graph, 64) // 4))
@@ -249,7 +249,7 @@ def kernel_density(
     The width h_j belongs to the sample, r_k(j), unless one ``bandwidth`` for all is given. The graph must reach beyond
     2.5 widths: for r_15 on a surface, some 100 neighbours.
     """
-    d = _known_or_estimated(graph, dimension)
+    d = _dimension(graph, dimension)
     if bandwidth is None:
         h = _positive_radius(graph, _check.count(k, "k", 1))
     else:
@@ -268,7 +268,7 @@ def _positive_radius(graph: NeighborGraph, k: int) -> Array:
     return _check.apart(length_scale(graph, k), k, "density is infinite")
 
 
-def _known_or_estimated(graph: NeighborGraph, dimension: int | None) -> int:
+def _dimension(graph: NeighborGraph, dimension: int | None) -> int:
     return intrinsic_dimension(graph) if dimension is None else _check.count(dimension, "dimension", 1)
 
 

@@ -152,7 +152,8 @@ class SnapshotSDE(BaseEstimator):
 
     def _read(self, settings: FitSettings, data: Snapshots, result: FitResult) -> None:
         """The fitted attributes, at the samples in the user's order."""
-        self._settings, self._data, self._result = settings, data, result
+        self._settings, self._data = settings, data
+        self._result: FitResult | None = result
         self.horizon_ = data.horizon
         self.loss_, self.history_ = result.solution.loss, np.array(result.losses)
         self.n_iter_, self.converged_ = len(result.losses), result.converged

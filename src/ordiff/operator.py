@@ -238,7 +238,12 @@ class Product(MarkovChain):
     """P = P_1 P_2 … P_r, applied factor by factor; the product is never formed."""
 
     def __init__(
-        self, factors: tuple[MarkovOperator, ...], eps: float, *, kernel: Any = None, undirected: Callable[[], Generator]
+        self,
+        factors: tuple[MarkovOperator, ...],
+        eps: float,
+        *,
+        kernel: Any = None,
+        undirected: Callable[[], Generator],
     ) -> None:
         self._factors, self.eps, self.kernel, self._undirected = factors, eps, kernel, undirected
         self.graph, self.density = factors[0].graph, factors[0].density

@@ -1,8 +1,8 @@
 """What samples get from the time slices of a chain, and back.
 
 Blocks of time slices are (N, C), a row of C slices per state, so that a state's slices are one short vector; steps work
-on (N, F), a column per phase. Samples see states through B (indptr, indices, data) or, without it, sample i is the state
-place[i].
+on (N, F), a column per phase. Samples see states through B (indptr, indices, data) or, without it, sample i is the
+state place[i].
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def accumulate_likelihood(  # type: ignore[no-untyped-def]
 def accumulate_adjoint(  # type: ignore[no-untyped-def]
     start, stop, sample, first, last, column, weight, offset, place, indptr, indices, data, table, log, slope, out,
 ):  # fmt: skip
-    """The transpose of `accumulate_likelihood`: out_j += Σ_i slope_i W_ir B_ij (times p̂_i(r) in the log-linear form)."""
+    """The transpose of `accumulate_likelihood`: out_j += Σ_i slope_i W_ir B_ij, times p̂_i(r) in the log-linear form."""
     value, share, bits = np.empty(table.shape[1]), np.empty(table.shape[1]), np.empty(table.shape[1], np.int64)
     for v in range(start, stop):
         i = sample[v]

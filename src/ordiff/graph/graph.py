@@ -224,8 +224,8 @@ class NeighborGraph:
         if lost.any():
             raise GraphError(
                 f"{lost.sum()} of {self.n_points} samples cannot be reached from the start, the first at index "
-                f"{int(np.argmax(lost))}: the graph has {describe_components(self)}. Use more neighbours, or a rule that joins the "
-                "parts; `threshold_graph` says which."
+                f"{int(np.argmax(lost))}: the graph has {describe_components(self)}. Use more neighbours, or a rule "
+                "that joins the parts; `threshold_graph` says which."
             )
         return total
 
@@ -341,5 +341,3 @@ def describe_components(graph: NeighborGraph) -> str:
     shown = [str(size) for size in sizes[:5]] + (["…"] if sizes.size > 5 else [])
     listed = ", ".join(shown[:-1]) + " and " + shown[-1] if len(shown) > 1 else shown[0]
     return f"{sizes.size} part{'s' if sizes.size > 1 else ''} of {listed} samples"
-
-

@@ -34,9 +34,7 @@ def query_tree(tree: Any, X: Array, k: Any, bound: float = np.inf) -> tuple[Arra
     list of ranks."""
     width = len(k) if isinstance(k, list) else k
     ranges = _parallel.even_ranges(len(X), len(X) * width * _VISIT)
-    found = _parallel.parallel_map(
-        lambda rows: tree.query(X[rows[0] : rows[1]], k, distance_upper_bound=bound), ranges
-    )
+    found = _parallel.parallel_map(lambda rows: tree.query(X[rows[0] : rows[1]], k, distance_upper_bound=bound), ranges)
     distances, indices = zip(*found, strict=True)
     return np.concatenate(distances), np.concatenate(indices)
 

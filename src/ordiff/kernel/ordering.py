@@ -2,7 +2,7 @@
 
 An ordering is one of three forms, and the kernel sums any number of them:
 
-    table      Δl = values[row_i, j] − values[row_i, i]     global (one row), piecewise (the row of i's phase)
+    tabulated  Δl = values[row_i, j] − values[row_i, i]     global (one row), piecewise (the row of i's phase)
     field      Δl = ⟨V_i, x_j − x_i⟩                        any drift field
     function   Δl = l(i, j), with l(i, i) = 0               local, cyclic
 
@@ -28,7 +28,7 @@ EdgeFunction = Callable[[IntArray, IntArray], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Tabulated:
     """Rows of values, (R, m), and which row each sample uses, (m,)."""
 
     values: Array
@@ -52,7 +52,7 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """A function of two index arrays. ``pure`` functions are ours, and safe to call from several threads."""
+    """A function of two index arrays. Only ``pure`` ones, those of this module, are called from several threads."""
 
     fn: EdgeFunction
     pure: bool = False
@@ -76,8 +76,8 @@ class Function:
 
 
 @dataclass(frozen=True, eq=False)
-class _ShortestWay:
-    """Δ of a phase, the short way round its period."""
+class _CyclicDifference:
+    """Differences of a phase modulo its period, between −period/2 and period/2."""
 
     phase: Array
     period: float
@@ -88,8 +88,8 @@ class _ShortestWay:
 
 
 @dataclass(frozen=True, eq=False)
-class _Infimum:
-    """The least of several differences."""
+class _PartialOrder:
+    """The least of the differences in several orders."""
 
     values: Array
 
@@ -130,11 +130,11 @@ class Ordering:
         self, values: ArrayLike, speed: ArrayLike = 1.0, scale: ArrayLike | str = 1.0, gradient: ArrayLike | None = None
     ) -> None:
         l = _check.nodes(values, len(np.atleast_1d(values)), "the ordering").copy()
-        self._set(Table(l[None, :], np.zeros(l.size, np.uint32)), l.size, speed, scale, gradient)
+        self._set(Tabulated(l[None, :], np.zeros(l.size, np.uint32)), l.size, speed, scale, gradient)
 
     def _set(
         self,
-        form: Table | Field | Function,
+        form: Tabulated | Field | Function,
         n_points: int | None,
         speed: ArrayLike,
         scale: ArrayLike | str,
@@ -244,8 +244,8 @@ class Ordering:
         1.0
         """
         phi = _check.nodes(phase, np.size(phase), "phase").copy()
-        shortest = _ShortestWay(phi, _check.positive(period, "period"))
-        return cls._make(Function(shortest, pure=True), phi.size, speed, scale, gradient)
+        difference = _CyclicDifference(phi, _check.positive(period, "period"))
+        return cls._make(Function(difference, pure=True), phi.size, speed, scale, gradient)
 
     @classmethod
     def piecewise(
@@ -270,7 +270,7 @@ class Ordering:
         """
         table = _check.table(values, "values", "labels").copy()
         m = table.shape[1]
-        return cls._make(Table(table, _check.labels(labels, m, len(table))), m, speed, scale, gradient)
+        return cls._make(Tabulated(table, _check.labels(labels, m, len(table))), m, speed, scale, gradient)
 
     @classmethod
     def partial(
@@ -294,7 +294,7 @@ class Ordering:
         (True, True)
         """
         table = _check.table(values, "values", "orders").copy()
-        return cls._make(Function(_Infimum(table), pure=True), table.shape[1], speed, scale, gradient)
+        return cls._make(Function(_PartialOrder(table), pure=True), table.shape[1], speed, scale, gradient)
 
     @classmethod
     def lineages(

@@ -22,14 +22,14 @@ class Profile(ABC):
 
     @abstractmethod
     def log_value(self, u: Array) -> Array:
-        """log h(u), elementwise; −inf where h is 0. ``u`` is scratch: it may be changed in place."""
+        """log h(u), elementwise; −inf where h is 0. ``u`` may be overwritten."""
 
     def second_moment(self, dimension: int) -> float:
         """σ_h² = (1/d) ∫ r^{d+1} h(r²) dr / ∫ r^{d−1} h(r²) dr, by quadrature unless a profile knows it."""
         from scipy.integrate import quad
 
         def moment(power: int) -> float:
-            # full_output: a failure is told, not warned of
+            # full_output: a failure is returned, not warned of
             value, error, *_ = quad(
                 lambda r: r**power * np.exp(self.log_value(np.array([r * r]))[0]),
                 0,

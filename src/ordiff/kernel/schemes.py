@@ -13,7 +13,7 @@ from ordiff import _check
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.bandwidth import Bandwidth
 from ordiff.kernel.kernel import Kernel
-from ordiff.operator import MarkovChain, Extrapolation, Product
+from ordiff.operator import Extrapolation, MarkovChain, Product
 
 
 def strang(

@@ -12,7 +12,7 @@ from ordiff._check import Array
 from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.kernel import Kernel
-from ordiff.kernel.ordering import Ordering, Table, as_orderings
+from ordiff.kernel.ordering import Ordering, Tabulated, as_orderings
 from ordiff.learning.data import Snapshots
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.parameters import ParameterBlock, Parameters
@@ -71,7 +71,7 @@ class GivenOrderings:
             return cls((values if states.are_samples else states.from_samples(data.X, values),))
         tables, local = [], []
         for one in found:
-            plain = isinstance(one.form, Table) and len(one.form.values) == 1 and not isinstance(one.scale, str)
+            plain = isinstance(one.form, Tabulated) and len(one.form.values) == 1 and not isinstance(one.scale, str)
             if plain and "ordering" not in settings.learn:
                 tables.append(one.form.values[0])  # type: ignore[union-attr]
             else:

@@ -278,7 +278,7 @@ def _marginal_noise(solution: Solution, evaluations: Evaluations, tol: float) ->
     if found is None or found[0].basis is None:
         return solution
     block, part = found
-    if block.basis.shape[1] == 1:
+    if part.stop - part.start == 1:
         return maximize_marginal(solution, part.start, evaluations, tol)
     if block.strength > 0:  # without smoothness much of a field is not known at all
         return marginal_newton_step(solution, part, evaluations, tol)

@@ -35,7 +35,8 @@ class Posterior:
 
     @classmethod
     def of(cls, solution: Solution) -> Posterior:
-        found, C = [], solution.covariance
+        found: list[tuple[Array | None, Array | None]] = []
+        C = solution.covariance
         for target in ("ordering", "noise"):
             part = solution.parameters.part(target)
             if part is None:

@@ -180,9 +180,7 @@ class RowChange:
     firsts: tuple[Array, ...]  # R of every phase on the rows of the start
 
     @classmethod
-    def make(
-        cls, sensitivity: Sensitivity, derivative: Callable[[ChainRows, float], Array], U: Array
-    ) -> RowChange:
+    def make(cls, sensitivity: Sensitivity, derivative: Callable[[ChainRows, float], Array], U: Array) -> RowChange:
         """derivative(rows, eps): ∂ log K on the edges of rows whose step is eps."""
         chain = sensitivity.chain
         rows, start, eps = chain.pattern.rows, chain.start, chain.parameters.eps
@@ -223,7 +221,7 @@ class ScoreAccumulator:
         self.schedule, self.dtype, self.likelihood = w.schedule, dtype, likelihood
         *places, data = place_arrays(w.B, w.place)
         self.places = (*places, data.astype(dtype))
-        self.pooled = w.by_step.astype(dtype) if isinstance(accumulator, PooledAccumulator) else None
+        self.pooled = accumulator.weights.by_step.astype(dtype) if isinstance(accumulator, PooledAccumulator) else None
         self.scale: Array | None = None  # 1/(p + δv), (S, N, F), in the log-linear form
         if isinstance(accumulator, LikelihoodAccumulator):
             if accumulator.weights.offset.size:

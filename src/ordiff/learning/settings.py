@@ -1,4 +1,4 @@
-"""Settings of a fit: small frozen groups that users pass to `SnapshotSDE`, and all of them, checked, as `FitSettings`."""
+"""Settings of a fit: small frozen groups that users pass to `SnapshotSDE`, and all of them, checked: `FitSettings`."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class TimeDensity:
         """The density at times t, 0 after the horizon."""
         assert self.horizon is not None
         inside = np.minimum(t, self.horizon)
-        values = np.ones_like(t) if self.density == "uniform" else np.asarray(self.density(inside))  # type: ignore[operator]
-        return values * (t <= self.horizon)
+        values = self.density(inside) if callable(self.density) else np.ones_like(t)
+        return np.asarray(values) * (t <= self.horizon)
 
 
 @dataclass(frozen=True)
