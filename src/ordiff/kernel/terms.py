@@ -80,9 +80,7 @@ class KernelTerms:
     right: Array = field(default_factory=_empty)
     constant: Array = field(default_factory=_empty)  # c, (m,)
     tables: Array = field(default_factory=_no_table)  # (T, m) values of orderings
-    select: NDArray[np.uint32] = field(
-        default_factory=_no_select
-    )  # (K, m) the row of the tables that each ordering reads at each sample
+    select: NDArray[np.uint32] = field(default_factory=_no_select)  # (K, m) the table of each ordering
     slope: Array = field(default_factory=_no_table)  # (K, m)
     vectors: Array = field(default_factory=_no_table)  # (m, n), a vector field
     X: Array = field(default_factory=_no_table)  # (m, n), where field or metric are
@@ -95,11 +93,9 @@ class KernelTerms:
         """The same with all arrays in the order of a layout."""
         by_sample = ("left", "right", "constant", "vectors", "X", "frame", "stiffness", "normal")
         by_table = ("tables", "select", "slope")
-        order = layout.order
-        changes: dict[str, Any] = {
-            name: np.take(a, order, axis=0) for name in by_sample if (a := getattr(self, name)).size
-        }
-        changes |= {name: np.take(a, order, axis=1) for name in by_table if (a := getattr(self, name)).size}
+        changes: dict[str, Any] = {}
+        for axis, names in enumerate((by_sample, by_table)):
+            changes |= {name: np.take(a, layout.order, axis) for name in names if (a := getattr(self, name)).size}
         return replace(self, **changes)
 
     def log_kernel(self, rows: PatternRows, start: int, stop: int, edges: Array = EMPTY) -> Array:

@@ -180,7 +180,7 @@ class ChainRows:
 
 
 class ChainPattern:
-    """The edges of a graph in the order of its layout, by rows and by columns; with local orderings, (E,) on its edges."""
+    """The edges of a graph in the order of its layout, by rows and by columns; local orderings are (E,) on them."""
 
     def __init__(self, graph: NeighborGraph, local: tuple[Array, ...] = ()) -> None:
         self.layout: Layout = graph.layout
