@@ -19,7 +19,7 @@ from ordiff.graph import NeighborGraph
 from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.kernel.schemes import richardson, strang
-from ordiff.learning.settings import Solver, TimeDensity
+from ordiff.learning.settings import Smoothness, Solver, TimeDensity
 from ordiff.model import LikelihoodProfile, SnapshotSDE
 from ordiff.operator import Generator
 from ordiff.spectral import eigenbasis
@@ -141,10 +141,12 @@ def _on_coordinates(p: Problem, eps: float) -> Array:
 SETTINGS: dict[str, dict[str, Any]] = {
     "designed states": {},
     "paper, regularised": {
-        "eps": 0.1, "states": "samples", "basis": None, "smooth_ordering": 0.03, "smooth_noise": 12.5,
+        "states": "samples",
+        "solver": Solver(eps=0.1),
+        "smoothness": Smoothness(ordering=0.03, noise=12.5, basis=None),
     },
-    "paper, eigenbasis": {"eps": 0.1, "states": "samples", "basis": 250},
-}  # fmt: skip
+    "paper, eigenbasis": {"states": "samples", "solver": Solver(eps=0.1), "smoothness": Smoothness(basis=250)},
+}
 
 
 @dataclass(frozen=True, eq=False)
