@@ -166,3 +166,27 @@ def score_slice(start, stop, sample, share, place, indptr, indices, data, change
                 b, here = share[v] * data[e], change[indices[e]]
                 for c in range(target.size):
                     target[c] += b * here[c]
+
+
+@loop
+def ordering_change(start, stop, here, moved, along, U, PU, pushed, out):  # type: ignore[no-untyped-def]
+    """pushed = here − moved PU and out = along U on these states: (N, F, K) from (N, F) and (N, K)."""
+    for i in range(start, stop):
+        u, pu = U[i], PU[i]
+        for f in range(here.shape[1]):
+            a, b = moved[i, f], along[i, f]
+            source, target, change = here[i, f], pushed[i, f], out[i, f]
+            for c in range(u.size):
+                target[c] = source[c] - a * pu[c]
+                change[c] = b * u[c]
+
+
+@loop
+def row_change(start, stop, mass, U, out):  # type: ignore[no-untyped-def]
+    """out = mass U on these states: (N, F, K) from (N, F) and (N, K)."""
+    for i in range(start, stop):
+        u = U[i]
+        for f in range(mass.shape[1]):
+            a, target = mass[i, f], out[i, f]
+            for c in range(u.size):
+                target[c] = a * u[c]

@@ -167,8 +167,9 @@ class OrderingChange:
 
     def step(self, sensitivity: Sensitivity, s: int, here: Array) -> tuple[Array, Array]:
         """From step s to the next: what is yet to be pushed by Pᵀ, and what is added to it, (N, F, K) each."""
-        pushed = here - self.moved[s][:, :, None] * self.PU[:, None, :]
-        return pushed, self.along[s][:, :, None] * self.U[:, None, :]
+        pushed, out = np.empty_like(here), np.empty_like(here)
+        loops.ordering_change(0, len(here), here, self.moved[s], self.along[s], self.U, self.PU, pushed, out)
+        return pushed, out
 
 
 @dataclass(frozen=True)
@@ -201,8 +202,9 @@ class RowChange:
         return np.stack([chain.launch_with(R, moved) for R in self.firsts], axis=1)
 
     def step(self, sensitivity: Sensitivity, s: int, here: Array) -> tuple[Array, Array]:
-        out = np.zeros_like(here)
-        sensitivity.push_add(self.RT, sensitivity.masses[s][:, :, None] * self.U[:, None, :], out)
+        moved, out = np.empty_like(here), np.zeros_like(here)
+        loops.row_change(0, len(here), sensitivity.masses[s], self.U, moved)
+        sensitivity.push_add(self.RT, moved, out)
         return here, out
 
 
