@@ -11,7 +11,7 @@ import ordiff as od
 from chains import chain
 from ordiff import _absorbing
 from ordiff._absorbing import AbsorbingChain, AbsorbingSystem, GTHElimination, pattern, reaches
-from ordiff._check import SolveError
+from ordiff._validation import SolveError
 from ordiff.passage import expected_occupancy, fate_probabilities, first_passage_time, stationary
 
 # ---------------------------------------------------------------------------------------------- absorbing chains

@@ -28,9 +28,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ordiff import _check
-from ordiff._check import Array, SolveError
+from ordiff import _targets, _validation
 from ordiff._compiled import csr
+from ordiff._validation import Array, SolveError
 from ordiff.geometry import over_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.operator import MarkovChain, MarkovOperator
@@ -95,7 +95,7 @@ class AbsorbingChain:
 
     def __init__(self, op: MarkovChain, sets: Sequence[Mask], continuous: bool = False) -> None:
         self.op, self.sets, self.targets = op, sets, np.logical_or.reduce(sets)
-        _check.some_left(self.targets)
+        _targets.some_left(self.targets)
         self.pattern = pattern(op, self.targets)
         self.into = op._pull(np.stack(sets, axis=1).astype(float))
         self.crossing = np.zeros(op.graph.n_points)
@@ -139,7 +139,7 @@ def _distances(op: MarkovOperator, sets: Sequence[Mask]) -> Array:
     """z (m, sets): distances in standard deviations of a step: Φ(−z) of the driftless steps end in a set."""
     from scipy.special import ndtri
 
-    with _check.silent():  # the warnings would be those of the operator itself
+    with _validation.silent():  # the warnings would be those of the operator itself
         driftless = op.undirected()
     assert isinstance(driftless, MarkovChain)
     into = np.clip(driftless._pull(np.stack(sets, axis=1).astype(float)), 0, 1)
@@ -233,7 +233,7 @@ class AbsorbingSystem:
         residual = float(np.linalg.norm(rows * (b - self.product(x, transposed))))
         size = float(np.linalg.norm(rows * b) + np.linalg.norm(columns * x))
         if not residual <= _MAX_RESIDUAL * size:
-            raise _check.unsolved(f"after {iterations} iterations its relative residual is {residual / size:.2g}")
+            raise _validation.unsolved(f"after {iterations} iterations its relative residual is {residual / size:.2g}")
         return x
 
     def verify(self) -> None:
@@ -258,7 +258,7 @@ class AbsorbingSystem:
         error = np.abs(ones - 1.0)
         if not error.max() <= _MAX_ERROR:
             at = int(np.argmax(error))
-            raise _check.unsolved(
+            raise _validation.unsolved(
                 f"from state {self.states[at]} the chain ends with probability 1, which comes out {error[at]:.1g} off"
             )
 
@@ -284,7 +284,7 @@ def _factored(matrix: sp.csr_array) -> LinearMap:
             sp.csc_array(matrix), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
         )
     except RuntimeError as error:
-        raise _check.unsolved(str(error)) from None
+        raise _validation.unsolved(str(error)) from None
     return lambda b, transposed: lu.solve(b, "T" if transposed else "N")
 
 
@@ -375,7 +375,7 @@ def _gmres(product: LinearMap, precondition: LinearMap, b: Array, transposed: bo
                 H[: n + 1, n] += along
             H[n + 1, n] = np.linalg.norm(w)
             if not np.isfinite(H[n + 1, n]):
-                raise _check.unsolved("it is singular to rounding")
+                raise _validation.unsolved("it is singular to rounding")
             y = np.linalg.lstsq(H[: n + 2, : n + 1], rhs[: n + 2], rcond=None)[0]
             residual = np.linalg.norm(H[: n + 2, : n + 1] @ y - rhs[: n + 2])
             if residual <= 0.1 * _TOLERANCE * max(np.linalg.norm(x), np.linalg.norm(y)) or H[n + 1, n] == 0:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ordiff._check import Array, IntArray
+from ordiff._validation import Array, IntArray
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.ordering import Ordering
 from ordiff.learning.likelihood import Dynamics

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 
 Seed = int | np.random.Generator | None
 FieldFunction = Callable[[Array], Array]  # of points (p, n): values (p,) or vectors (p, n)
@@ -43,7 +43,7 @@ def simulate(
     ((500, 2), [1.0, 0.0])
     """
     t, first = _checked(times, start)
-    h = (t.max() or 1.0) / _STEPS if step is None else _check.positive(step, "step")
+    h = (t.max() or 1.0) / _STEPS if step is None else _validation.positive(step, "step")
     rng = np.random.default_rng(random_state)
     order = np.argsort(-t, kind="stable")  # the paths still under way are the first ones
     left = t[order]
@@ -63,13 +63,13 @@ def simulate(
 
 def _checked(times: ArrayLike, start: ArrayLike) -> tuple[Array, Array]:
     """Times (m,), and the start (1, n) or (m, n)."""
-    t = _check.nodes(times, np.size(times), "times")
+    t = _validation.nodes(times, np.size(times), "times")
     if t.size == 0 or (t < 0).any():
         raise ValueError(f"times must be one or more numbers from 0; got {'none' if t.size == 0 else t.min()}.")
     first = np.asarray(start)
     if first.ndim == 2 and first.shape[0] != t.size:
         raise ValueError(f"start has {first.shape[0]} points, but there are {t.size} times: give one point or as many.")
-    return t, _check.points(np.atleast_2d(first), "start", 1)
+    return t, _validation.points(np.atleast_2d(first), "start", 1)
 
 
 def _step(drift: FieldFunction, noise: float | FieldFunction, x: Array, h: Array, rng: np.random.Generator) -> Array:
@@ -88,7 +88,7 @@ def _step(drift: FieldFunction, noise: float | FieldFunction, x: Array, h: Array
 def _noise_at(noise: float | FieldFunction, x: Array) -> Array:
     """ρ (p, 1)."""
     if not callable(noise):
-        rho = np.full((len(x), 1), _check.number(noise, "noise"))
+        rho = np.full((len(x), 1), _validation.number(noise, "noise"))
     else:
         rho = _evaluated(noise, x, "noise", (len(x),))[:, None]
     if (rho < 0).any():

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array, IntArray
+from ordiff import _validation
 from ordiff._simulation import FieldFunction, Seed
 from ordiff._simulation import simulate as simulate
+from ordiff._validation import Array, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ def torus(side: int = 100, *, anisotropic: bool = False) -> Problem:
     Drift (2 + sin θ, 0) = ∇l for the local ordering l = 2θ − cos θ, test function f = sin θ sin 2φ. Diffusion tensor
     C = [[3 + sin φ, 1], [1, 1]] when ``anisotropic`` (noise 1, anisotropy C), else its isotropic mean, ρ² = ½ tr C.
     """
-    side = _check.count(side, "side", 3)
+    side = _validation.count(side, "side", 3)
     angles = 2 * np.pi * np.arange(side) / side
     theta, phi = _grid(angles, angles)
     zero = np.zeros_like(theta)
@@ -114,7 +114,7 @@ def spiral(side: int = 100) -> Problem:
     u₁ = √ũ with ũ on [1, 4) and u₂ on [0, 1]. The drift du₁/dt = u₁(2 − u₁) has the timing function
     t = ½ log(u₁/(2 − u₁)) as its ordering, with scale ‖∇t‖²; the noise is 2. Row 0 of the grid is the edge u₁ = 1.
     """
-    side = _check.count(side, "side", 3)
+    side = _validation.count(side, "side", 3)
     u, v = _grid(np.sqrt(1 + 3 * np.arange(side) / side), np.linspace(0, 1, side))
     zero, angle = np.zeros_like(u), 2 * np.pi * u
     c, s = np.cos(angle), np.sin(angle)
@@ -185,7 +185,7 @@ def _snapshots(
     project: FieldFunction | None = None,
 ) -> Problem:
     """m snapshots of dx = ∇l dt + ρ dW at times drawn from the density, by ``exact`` draws or by simulation."""
-    m = _check.count(m, "m", 2)
+    m = _validation.count(m, "m", 2)
     rng = np.random.default_rng(random_state)
     x0 = np.array(start)
     times = density.sample(m, rng)
@@ -243,8 +243,8 @@ def nonlinear(
     flat = _snapshots("nonlinear", m, rng, ordering, drift, noise, [0.0, 0.0], _Uniform(4.0))
     if lift is None:
         return flat
-    n = _check.count(lift, "lift", 2)
-    spread = _check.number(lift_noise, "lift_noise")
+    n = _validation.count(lift, "lift", 2)
+    spread = _validation.number(lift_noise, "lift_noise")
     if spread < 0:
         raise ValueError(f"lift_noise must not be negative; got {spread:g}.")
     J, _ = np.linalg.qr(rng.standard_normal((n, 2)))

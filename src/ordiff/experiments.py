@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ordiff import datasets
-from ordiff._check import Array
+from ordiff._validation import Array
 from ordiff.datasets import Problem
 from ordiff.fields import mean_curvature, velocity
 from ordiff.geometry import smooth

@@ -11,9 +11,9 @@ from math import lgamma, log, pi
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _parallel
-from ordiff._check import Array
+from ordiff import _parallel, _validation
 from ordiff._compiled import csr, transition
+from ordiff._validation import Array
 from ordiff.graph import NeighborGraph
 from ordiff.graph.layout import as_columns
 
@@ -52,9 +52,9 @@ class TangentSpaces:
         """
         from threadpoolctl import threadpool_limits
 
-        X = _check.need_points(graph.X, "local principal component analysis")
-        k = _check.count(k, "k", 1)
-        variance = _check.positive(variance, "variance")
+        X = _validation.need_points(graph.X, "local principal component analysis")
+        k = _validation.count(k, "k", 1)
+        variance = _validation.positive(variance, "variance")
         if variance >= 1:
             raise ValueError(f"variance must be below 1; got {variance:g}.")
         neighbors, _ = graph.nearest(k, pad=True)  # a sample with fewer counts itself, an offset of 0
@@ -64,7 +64,7 @@ class TangentSpaces:
             return _local_pca(X[neighbors[rows]] - X[rows, None, :], variance, rank)
 
         most = min(k, X.shape[1])
-        rank = 1 if dimension is None else _check.count(dimension, "dimension", 1, most, f"k is {k}.")
+        rank = 1 if dimension is None else _validation.count(dimension, "dimension", 1, most, f"k is {k}.")
         with threadpool_limits(1, user_api="blas"):  # threads of BLAS treble the time of small matrices
             parts = _parallel.parallel_map(lambda rows: pca(rows, rank), batches)
             widest = max(part[2].shape[1] for part in parts)
@@ -96,7 +96,7 @@ class TangentSpaces:
 
     def gradient(self, f: ArrayLike) -> Array:
         """The gradient of a function on the samples, in ambient coordinates, (m, n)."""
-        f = _check.nodes(f, len(self.neighbors), "f")
+        f = _validation.nodes(f, len(self.neighbors), "f")
         return self.gradient_from(f[self.neighbors] - f[:, None])
 
     def gradient_norm(self, f: ArrayLike) -> Array:
@@ -168,7 +168,7 @@ _GAP, _LEAST_SHARE = 5.0, 0.01
 
 def _local_spectra(graph: NeighborGraph, k: int, n_samples: int) -> Array:
     """Shares of the variance of k neighbours along their principal directions, (samples, min(k, n)), descending."""
-    X = _check.need_points(graph.X, "the intrinsic dimension")
+    X = _validation.need_points(graph.X, "the intrinsic dimension")
     most = max(50, min(n_samples, 20_000_000 // (k * X.shape[1])))
     some = np.unique(np.linspace(0, len(X) - 1, most).astype(int))
     offsets = np.zeros((some.size, k, X.shape[1]))
@@ -206,7 +206,7 @@ def knn_density(graph: NeighborGraph, k: int = 16, dimension: int | None = None)
     r_k is the distance to the k-th other sample and V_d the volume of the unit ball; d is the intrinsic dimension,
     estimated when not given.
     """
-    k = _check.count(k, "k", 2)
+    k = _validation.count(k, "k", 2)
     d = _dimension(graph, dimension)
     radius = _positive_radius(graph, k)
     log_ball = 0.5 * d * log(pi) - lgamma(0.5 * d + 1)
@@ -228,7 +228,7 @@ def balanced_density(
     samples at the edge.
     """
     d = _dimension(graph, dimension)
-    iterations = _check.count(iterations, "iterations", 1)
+    iterations = _validation.count(iterations, "iterations", 1)
     if k is None:
         k = max(1, min(16, usual_neighbors(graph, 64) // 4))
     s = smooth(graph, _positive_radius(graph, k), k=usual_neighbors(graph, 35))
@@ -251,12 +251,12 @@ def kernel_density(
     """
     d = _dimension(graph, dimension)
     if bandwidth is None:
-        h = _positive_radius(graph, _check.count(k, "k", 1))
+        h = _positive_radius(graph, _validation.count(k, "k", 1))
     else:
-        h = np.full(graph.n_points, _check.positive(bandwidth, "bandwidth"))
+        h = np.full(graph.n_points, _validation.positive(bandwidth, "bandwidth"))
     reach = float(np.median(np.sqrt(graph.horizon) / h))
     if reach < 2.5:
-        _check.warn(
+        _validation.warn(
             f"the graph reaches {reach:.2g} bandwidths at the median sample, so the density is too low: use a graph "
             f"with about {2.5 / reach:.1f} times the radius, or a smaller bandwidth."
         )
@@ -265,17 +265,17 @@ def kernel_density(
 
 
 def _positive_radius(graph: NeighborGraph, k: int) -> Array:
-    return _check.apart(length_scale(graph, k), k, "density is infinite")
+    return _validation.apart(length_scale(graph, k), k, "density is infinite")
 
 
 def _dimension(graph: NeighborGraph, dimension: int | None) -> int:
-    return intrinsic_dimension(graph) if dimension is None else _check.count(dimension, "dimension", 1)
+    return intrinsic_dimension(graph) if dimension is None else _validation.count(dimension, "dimension", 1)
 
 
 def length_scale(graph: NeighborGraph, k: int = 16, kind: str = "radius") -> Array:
     """A local length at every sample, (m,): "radius" r_k, or "geometric", the geometric mean of r_1 .. r_k."""
-    _check.option(kind, "kind", ("radius", "geometric"))
-    k = _check.count(k, "k", 1)
+    _validation.option(kind, "kind", ("radius", "geometric"))
+    k = _validation.count(k, "k", 1)
     if kind == "radius":
         return graph.radius(k)
     with np.errstate(divide="ignore"):
@@ -284,7 +284,7 @@ def length_scale(graph: NeighborGraph, k: int = 16, kind: str = "radius") -> Arr
 
 def smooth(graph: NeighborGraph, f: ArrayLike, k: int = 35) -> Array:
     """f̄_i = Σ_j w_ij f_j / Σ_j w_ij with w_ij = exp(−|x_j − x_i|²/(2 r_k(i)²)), over the neighbours in the graph."""
-    f = _check.functions(f, graph.n_points)
+    f = _validation.functions(f, graph.n_points)
     scale = np.maximum(length_scale(graph, k), np.sqrt(np.finfo(float).tiny))
     weights = gaussian_weights(graph, scale**2, np.ones(graph.n_points))
     total = over_neighbors(graph, weights, np.ones(graph.n_points))

@@ -18,9 +18,9 @@ from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ordiff import _check, _io
-from ordiff._check import Array
+from ordiff import _io, _validation
 from ordiff._parallel import one_blas_thread
+from ordiff._validation import Array
 from ordiff.fields import Moments, local_moments
 from ordiff.graph.search import query_tree
 from ordiff.learning.data import Snapshots
@@ -141,7 +141,7 @@ class SnapshotSDE(BaseEstimator):
 
         times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
         """
-        X = _check.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
+        X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
         settings = FitSettings.of(self)
         data = Snapshots.of(self.start, settings.times, X, times, sample_weight)
         with progress_bar(self.progress) as report, one_blas_thread():
@@ -191,7 +191,7 @@ class SnapshotSDE(BaseEstimator):
 
     def _points(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        return _check.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
+        return _validation.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
 
     def _at(self, X: ArrayLike) -> Any:
         points = self._points(X)
@@ -211,8 +211,10 @@ class SnapshotSDE(BaseEstimator):
     def simulate(self, n: int, horizon: float | None = None, random_state: Any = None) -> tuple[Array, Array]:
         """Times (T,) and paths (n, T, coordinates) of the learned chain from the start, moving between states."""
         check_is_fitted(self)
-        n = _check.count(n, "n", 1)
-        steps = int(np.ceil((self.horizon_ if horizon is None else _check.positive(horizon, "horizon")) / self.eps_))
+        n = _validation.count(n, "n", 1)
+        steps = int(
+            np.ceil((self.horizon_ if horizon is None else _validation.positive(horizon, "horizon")) / self.eps_)
+        )
         rng = np.random.default_rng(self.random_state if random_state is None else random_state)
         P = self.operator_.matrix
         cumulative = np.cumsum(P.data)
@@ -242,7 +244,7 @@ class SnapshotSDE(BaseEstimator):
         interval holds the levels within 1.92 nats of the best, 95% for one parameter.
         """
         check_is_fitted(self)
-        _check.option(param, "param", ("noise",))
+        _validation.option(param, "param", ("noise",))
         if not isinstance(self.noise, str):
             raise ValueError(f"the noise was given, as {self.noise:g}: it has no profile.")
         found = None if self._result is None else self._result.solution.parameters.part("noise")
@@ -273,7 +275,7 @@ class SnapshotSDE(BaseEstimator):
             matrix = solution.problem.curvature(solution.fisher)
             found = [
                 self._resampled(solution.problem, solution.a, matrix, rng)
-                for _ in range(_check.count(n_boot, "n_boot", 2))
+                for _ in range(_validation.count(n_boot, "n_boot", 2))
             ]
         orderings, noises = zip(*found, strict=True)
         return Uncertainty(np.std(orderings, axis=0, ddof=1), np.std(noises, axis=0, ddof=1))
@@ -418,20 +420,20 @@ def _some(indices: Any, most: int = 5) -> str:
 def _warn_of_fit(model: SnapshotSDE) -> None:
     """Say what the data cannot tell."""
     if model.unreached_.size:
-        _check.warn(
+        _validation.warn(
             f"the process does not reach {model.unreached_.size} of {len(model.ordering_)} samples "
             f"({_some(model.unreached_)}): they hardly count in the fit. Check whether they are outliers."
         )
     if model.early_.size > 0.2 * len(model.ordering_):
-        _check.warn(
+        _validation.warn(
             f"{model.early_.size} of {len(model.ordering_)} samples were seen before the chain's first step (eps = "
             f"{model.eps_:.3g}) and are not used: give a smaller eps, or leave out the latest times."
         )
     if not model.converged_:
-        _check.warn("the optimum was not confirmed: raise max_iter, or use stronger smoothness.")
+        _validation.warn("the optimum was not confirmed: raise max_iter, or use stronger smoothness.")
     spread = model._level_deviation
     if spread > 0.2:
-        _check.warn(
+        _validation.warn(
             f"the level of the noise is known only to a factor of {np.exp(2 * spread):.2g} either way: drift and noise "
             "can hardly be told apart, as happens near a steady state. See model.profile()."
         )

@@ -22,16 +22,16 @@ step or wider.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check
+from ordiff import _targets
 from ordiff._absorbing import AbsorbingChain, AbsorbingSystem, Mask, pattern
-from ordiff._check import Array
+from ordiff._validation import Array, GraphError, IntArray
 from ordiff.operator import MarkovChain, MarkovOperator
 
 # Steps from the uniform mass after which the most likely state is the reference of the stationary mass.
@@ -96,7 +96,7 @@ def first_passage_time(op: MarkovChain, targets: ArrayLike, *, continuous: bool 
     >>> round(float(time[240]), 2)                                      # of Brownian motion: 1 − x²
     1.0
     """
-    inside = _check.members(targets, _checked(op).graph.n_points, "targets")
+    inside = _targets.members(targets, _checked(op).graph.n_points, "targets")
     chain = AbsorbingChain(op, [inside], continuous)
     arriving = chain.almost_surely_reaching()
     mean, second = (np.where(inside, 0.0, np.inf) for _ in range(2))
@@ -127,7 +127,7 @@ def fate_probabilities(op: MarkovChain, terminal: Any, *, continuous: bool = Fal
     ((201, 2), 0.5)
     """
     m = _checked(op).graph.n_points
-    sets = [_check.members(states, m, "terminal") for states in terminal_sets(terminal, m).values()]
+    sets = [_targets.members(states, m, "terminal") for states in terminal_sets(terminal, m).values()]
     return _fates(AbsorbingChain(op, sets, continuous))
 
 
@@ -162,13 +162,13 @@ def expected_occupancy(op: MarkovChain, start: ArrayLike, targets: ArrayLike, *,
     True
     """
     m = _checked(op).graph.n_points
-    inside = _check.members(targets, m, "targets")
-    mass = _check.start_mass(start, m)
+    inside = _targets.members(targets, m, "targets")
+    mass = _targets.start_mass(start, m)
     chain = AbsorbingChain(op, [inside], continuous)
     arriving = chain.almost_surely_reaching()
     unreached = (mass > 0) & ~arriving & ~inside
     if unreached.any():
-        raise _check.unreachable(unreached, "the targets for certain", "the time before is infinite")
+        raise _unreachable(unreached, "the targets for certain", "the time before is infinite")
     time = np.zeros(m)
     if (mass * arriving).any():
         system = AbsorbingSystem(chain, arriving)
@@ -217,9 +217,9 @@ def terminal_sets(terminal: Any, m: int) -> dict[Hashable, NDArray[np.intp]]:
     >>> {name: states.tolist() for name, states in od.terminal_sets(["b", None, "a", "b"], 4).items()}
     {'a': [2], 'b': [0, 3]}
     """
-    named = _check.named_sets(terminal, m)
-    masks = {name: _check.members(states, m, f"terminal set {name!r}") for name, states in named.items()}
-    _check.disjoint(list(masks.values()), [repr(name) for name in masks])
+    named = _targets.named_sets(terminal, m)
+    masks = {name: _targets.members(states, m, f"terminal set {name!r}") for name, states in named.items()}
+    _targets.disjoint(list(masks.values()), [repr(name) for name in masks])
     return {name: np.flatnonzero(mask) for name, mask in masks.items()}
 
 
@@ -236,8 +236,8 @@ def _checked(op: MarkovChain) -> MarkovChain:
 
 
 def _ends(A: ArrayLike, B: ArrayLike, m: int) -> list[Mask]:
-    ends = [_check.members(A, m, "A"), _check.members(B, m, "B")]
-    _check.disjoint(ends, ["A", "B"])
+    ends = [_targets.members(A, m, "A"), _targets.members(B, m, "B")]
+    _targets.disjoint(ends, ["A", "B"])
     return ends
 
 
@@ -245,7 +245,7 @@ def _fates(chain: AbsorbingChain) -> Array:
     """The probability to end in each set, (m, sets)."""
     unreached = ~chain.reaching()
     if unreached.any():
-        raise _check.unreachable(unreached, "any of the terminal sets")
+        raise _unreachable(unreached, "any of the terminal sets")
     fates = np.stack(chain.sets, axis=1).astype(float)
     system = AbsorbingSystem(chain, ~chain.targets)
     found = system.verified(lambda: np.stack([system.solve(b) for b in chain.into[system.states].T], axis=1))
@@ -264,7 +264,7 @@ def _recurrent(op: MarkovChain) -> Mask:
     open_classes = np.unique(label[i[label[i] != label[j]]])
     closed = np.setdiff1d(label, open_classes)
     if closed.size > 1:
-        raise _check.several_classes([np.flatnonzero(label == one) for one in closed], label.size)
+        raise _several_classes([np.flatnonzero(label == one) for one in closed], label.size)
     return label == closed[0]
 
 
@@ -296,3 +296,22 @@ def _from_A(chain: AbsorbingChain, mass: Array) -> Array:
         y = system.solve(chain.op._push(came)[system.states], transposed=True)
         came[system.states] = np.clip(y, 0.0, mass[system.states])
     return came
+
+
+def _unreachable(lost: NDArray[np.bool_], what: str, so: str = "") -> GraphError:
+    return GraphError(
+        f"{int(lost.sum())} of {lost.size} states, the first at index {int(np.argmax(lost))}, do not reach {what}"
+        f"{', so ' + so if so else ''}: add a set that holds where they end, join them by more neighbours, or leave "
+        "them out."
+    )
+
+
+def _several_classes(classes: Sequence[IntArray], m: int) -> GraphError:
+    sizes = sorted(((c.size, int(c[0])) for c in classes), reverse=True)
+    shown = ", ".join(f"{size} from index {first}" for size, first in sizes[:4]) + (", …" if len(sizes) > 4 else "")
+    absorbing, transient = sum(size == 1 for size, _ in sizes), m - sum(size for size, _ in sizes)
+    return GraphError(
+        f"the chain has {len(sizes)} closed classes of states ({shown}; {absorbing} of them single absorbing states) "
+        f"and {transient} transient states, so its stationary mass depends on where it starts. Join them by more "
+        "neighbours or a larger eps, or ask for fate_probabilities with the classes as terminal."
+    )

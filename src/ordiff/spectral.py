@@ -23,8 +23,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.geometry import gaussian_weights, intrinsic_dimension, length_scale, usual_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.kernel import Kernel
@@ -66,16 +66,16 @@ def eigenbasis(
     then take no functions for themselves. The eigenpairs are those of −½ of the Dirichlet form above with v = 1/q, also
     in real units and also tending to ½Δ; the mean squares are under v, and the first function is 1.
     """
-    eps = _check.positive(eps, "eps")
+    eps = _validation.positive(eps, "eps")
     m = graph.n_points
-    n_functions = _check.count(n_functions, "n_functions", 1, m - 1, f"There are {m} samples.")
+    n_functions = _validation.count(n_functions, "n_functions", 1, m - 1, f"There are {m} samples.")
     q = Kernel().density_on(graph, density)
     if bandwidth is not None:
         if isinstance(bandwidth, str):
-            _check.option(bandwidth, "bandwidth", ("self-tuning",))
+            _validation.option(bandwidth, "bandwidth", ("self-tuning",))
             s = _eighth_distances(graph)
         else:
-            s = _check.node_or_scalar(bandwidth, m, "bandwidth", positive=True)
+            s = _validation.node_or_scalar(bandwidth, m, "bandwidth", positive=True)
         h = np.sqrt(eps) * s / np.exp(np.log(s).mean())
         mu, functions = _form_eigenpairs(graph, n_functions, h, q.mean() / q, _dimension(graph, None))
         return Eigenbasis(-0.5 * mu, functions)
@@ -121,13 +121,13 @@ def smooth_basis(
     [0.0, 1.0, 1.0, 4.0, 4.0]
     """
     m = graph.n_points
-    n_functions = _check.count(n_functions, "n_functions", 1, m - 1, f"There are {m} states.")
-    v = np.ones(m) if volumes is None else _check.node_or_scalar(volumes, m, "volumes", positive=True)
+    n_functions = _validation.count(n_functions, "n_functions", 1, m - 1, f"There are {m} states.")
+    v = np.ones(m) if volumes is None else _validation.node_or_scalar(volumes, m, "volumes", positive=True)
     d = _dimension(graph, dimension)
     if bandwidth is None:
         h = _default_width(graph, intrinsic_dimension(graph) if d is None else d)
     else:
-        h = _check.node_or_scalar(bandwidth, m, "bandwidth", positive=True)
+        h = _validation.node_or_scalar(bandwidth, m, "bandwidth", positive=True)
     mu, functions = _form_eigenpairs(graph, n_functions, h, v, d)
     return Eigenbasis(_decay_rate(mu, float(np.exp(2 * np.log(h).mean()))), functions)
 
@@ -144,7 +144,7 @@ def _decay_rate(mu: Array, h2: float) -> Array:
 def _dimension(graph: NeighborGraph, dimension: int | None) -> int | None:
     """The dimension as given or estimated; None for a graph of distances alone."""
     if dimension is not None:
-        return _check.count(dimension, "dimension", 1)
+        return _validation.count(dimension, "dimension", 1)
     return None if graph.X is None else intrinsic_dimension(graph)
 
 
@@ -154,7 +154,7 @@ def _form_eigenpairs(graph: NeighborGraph, n_functions: int, h: Array, v: Array,
     W = _couplings(K, h, v, d)
     coupled = _coupled(K, W, h, v)
     kept = np.flatnonzero(coupled)
-    _check.count(n_functions, "n_functions", 1, kept.size - 1, f"Of the states {kept.size} are connected.")
+    _validation.count(n_functions, "n_functions", 1, kept.size - 1, f"Of the states {kept.size} are connected.")
     W, w = W[kept][:, kept], v[kept]
     n_components, _ = _components(W)
     _warn_of_parts(n_components)
@@ -293,7 +293,7 @@ def _components(W: sp.csr_array) -> tuple[int, NDArray[np.int32]]:
 
 def _warn_of_parts(n_parts: int) -> None:
     if n_parts > 1:
-        _check.warn(
+        _validation.warn(
             f"the graph has {n_parts} parts, whose eigenfunctions are unrelated: use more neighbours, or "
             "treat the parts (graph.components) separately."
         )

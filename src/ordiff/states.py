@@ -21,10 +21,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check
-from ordiff._check import Array, GraphError
+from ordiff import _validation
 from ordiff._compiled import graph as graph_loops
 from ordiff._parallel import cached_property
+from ordiff._validation import Array, GraphError
 from ordiff.geometry import (
     balanced_density,
     gaussian_weights,
@@ -90,19 +90,19 @@ class States:
         start: where the process starts: a point (n,), which becomes state 0, or several (s, n), with ``start_weights``.
         radius: states this near are neighbours in ``graph``; by default 8 spacings.
         """
-        X = _check.points(X, minimum=10)
+        X = _validation.points(X, minimum=10)
         n = X.shape[1]
         rng = np.random.default_rng(random_state)
-        d = _dimension(X, rng) if dimension is None else _check.count(dimension, "dimension", 1, n)
+        d = _dimension(X, rng) if dimension is None else _validation.count(dimension, "dimension", 1, n)
         r8 = _eighth_distances(X)
-        spacing = _default_spacing(r8, d) if spacing is None else _check.positive(spacing, "spacing")
+        spacing = _default_spacing(r8, d) if spacing is None else _validation.positive(spacing, "spacing")
         r8 = np.minimum(r8, 2 * np.quantile(r8, 0.95))  # outliers are no support
         origins = None if start is None else np.atleast_2d(np.asarray(start, dtype=np.float64))
         cloud = X if n == d else _projected(X, X, d)
         points = _quasi_uniform(X, _candidates(X, cloud, r8, d, spacing, rng), d, spacing, origins)
         points = _on_support(points, cloud, r8, spacing, origins)
         points = _largest_component(points, spacing, origins, start_weights)
-        radius = 8 * spacing if radius is None else _check.positive(radius, "radius")
+        radius = 8 * spacing if radius is None else _validation.positive(radius, "radius")
         volumes = _volumes(points, d, spacing)
         return cls(points, volumes, spacing, d, _initial_mass(points, volumes, origins, start_weights, spacing), radius)
 
@@ -132,12 +132,12 @@ class States:
         near = NeighborGraph.build(X, k=min(100, len(X) - 1))
         estimate = _DENSITIES.get(density) if isinstance(density, str) else None
         if estimate is None:
-            q = _check.node_or_scalar(density, len(X), "density", positive=True)
+            q = _validation.node_or_scalar(density, len(X), "density", positive=True)
         else:
             q = estimate(near, dimension=d)
         mass = np.bincount(_kd_tree(X).query(start)[1], weights=start_weights, minlength=len(X))
         spacing = float(np.median(np.sqrt(near.spacing)))
-        points = _check.need_points(graph._X, "states")
+        points = _validation.need_points(graph._X, "states")
         return cls(points, 1 / (len(X) * q), spacing, d, mass / mass.sum(), radius, True, graph)
 
     @cached_property
@@ -153,7 +153,7 @@ class States:
 
     def observe(self, X: ArrayLike) -> sp.csr_array:
         """B (m, N): Σ_j B_ij f_j is f at x_i, by a local polynomial through the nearest states; rows sum to 1."""
-        X = _check.points(X, minimum=1)
+        X = _validation.points(X, minimum=1)
         if self.are_samples and np.array_equal(X, self.points):
             return sp.eye_array(len(X), format="csr")
         return self.polynomials(X)[0]

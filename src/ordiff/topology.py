@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 
 # Ratio death/birth above which a loop is significant: those of random point clouds die by twice the scale of birth.
 _SIGNIFICANT = 2.5
@@ -43,12 +43,12 @@ def cyclic_hint(X: ArrayLike, n_points: int = 300, n_subsets: int = 9, random_st
     try:
         from ripser import ripser
     except ImportError:
-        raise _check.missing_extra("ripser", "topology", "cyclic_hint") from None
-    X = _check.points(X, minimum=10)
-    n_points = min(_check.count(n_points, "n_points", 10), max(9, 2 * len(X) // 3))  # subsets must differ
+        raise _validation.missing_extra("ripser", "topology", "cyclic_hint") from None
+    X = _validation.points(X, minimum=10)
+    n_points = min(_validation.count(n_points, "n_points", 10), max(9, 2 * len(X) // 3))  # subsets must differ
     rng = np.random.default_rng(random_state)
     largest, loops = [], []
-    for _ in range(_check.count(n_subsets, "n_subsets", 1)):
+    for _ in range(_validation.count(n_subsets, "n_subsets", 1)):
         subset = X[rng.choice(len(X), n_points, replace=False)]
         ratios = _ratios(ripser(_farthest_points(subset, n_points))["dgms"][1])
         largest.append(ratios.max(initial=1.0))

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _parallel
-from ordiff._check import Array
+from ordiff import _parallel, _validation
 from ordiff._compiled import csr
 from ordiff._compiled import graph as graph_loops
+from ordiff._validation import Array
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.kernel import Kernel
+from ordiff.kernel.terms import empty_row
 from ordiff.operator import MarkovOperator
 
 # Operators that choose_eps builds at the most: the steps of its grid, and one smoother.
@@ -64,7 +65,7 @@ def resolution(
 
     On more than 3,000 samples it is computed at those whose neighbourhoods are smallest and at some random ones.
     """
-    eps, alpha = _check.positive(eps, "eps"), _check.number(alpha, "alpha")
+    eps, alpha = _validation.positive(eps, "eps"), _validation.number(alpha, "alpha")
     q = kernel.density_on(graph, density)
     kernel = kernel.on(graph)
     rows = _worst_and_random_rows(kernel, graph, random_state)
@@ -89,7 +90,7 @@ def _worst_and_random_rows(kernel: Kernel, graph: NeighborGraph, random_state: i
 
 def _complete_rows(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
     """The graph in which these samples have all others as neighbours, and the rest only themselves."""
-    X = _check.need_points(graph._X, "the resolution")
+    X = _validation.need_points(graph._X, "the resolution")
     m = graph.n_points
     counts = np.ones(m, np.int64)
     counts[rows] = m
@@ -122,7 +123,7 @@ def _resolution(
     )
     bad = ~((kept >= 0) & (kept <= 1 + 1e-9))
     if bad.any():
-        raise _check.empty_row(int(rows[np.argmax(bad)]), eps)
+        raise empty_row(int(rows[np.argmax(bad)]), eps)
     return Resolution(float(kept.min()), rows, kept)
 
 
@@ -142,7 +143,7 @@ def semigroup_error(
 
 
 def _semigroup_error(one: MarkovOperator, two: MarkovOperator, n_probes: int, random_state: int | None) -> float:
-    n_probes = _check.count(n_probes, "n_probes", 1)
+    n_probes = _validation.count(n_probes, "n_probes", 1)
     signs = np.random.default_rng(random_state).choice([-1.0, 1.0], (one.graph.n_points, n_probes))
     gap = one._pull(one._pull(signs)) - two._pull(signs)
     return float(np.sqrt((gap**2).sum() / n_probes))
@@ -205,7 +206,10 @@ def choose_eps(
     >>> choice.low < choice.eps < choice.high
     True
     """
-    p_limit, resolution_limit = _check.share(p_limit, "p_limit"), _check.share(resolution_limit, "resolution_limit")
+    p_limit, resolution_limit = (
+        _validation.share(p_limit, "p_limit"),
+        _validation.share(resolution_limit, "resolution_limit"),
+    )
     q, d = kernel.density_on(graph, density), kernel.dimension_on(graph)
     kernel = kernel.on(graph)
     steps, ops = _operators(kernel, graph, _grid(kernel, graph, d), q, alpha)
@@ -228,7 +232,7 @@ def choose_eps(
     )  # fmt: skip
     choice = replace(choice, message=_message(choice, graph, d))
     if not choice.valid:
-        _check.warn(choice.message)
+        _validation.warn(choice.message)
     return choice
 
 
@@ -254,9 +258,9 @@ def _operators(
     ops: list[MarkovOperator] = []
     for step in steps:
         try:
-            with _check.silent():
+            with _validation.silent():
                 ops.append(kernel.operator(graph, float(step), q, alpha))
-        except _check.ResolutionError:
+        except _validation.ResolutionError:
             if len(ops) < 5:
                 raise
             break
@@ -269,7 +273,7 @@ def _grid(kernel: Kernel, graph: NeighborGraph, d: int) -> Array:
     top = 2 * float(np.median(graph.reach / kernel.widest_on(graph))) / float(radius(d, 0.9)) ** 2
     bottom = 0.15 * float(np.median(graph.spacing / kernel.bandwidth_on(graph).diffusion()))
     if not 0 < top < np.inf or not bottom < np.inf:
-        raise _check.GraphError(
+        raise _validation.GraphError(
             "half of the samples have no neighbour at a positive distance: use more neighbours, or remove duplicates."
         )
     count = min(_MAX_OPERATORS - 1, max(8, ceil(2 * log2(top / max(bottom, 1e-9 * top))) + 1))
@@ -282,10 +286,10 @@ def _errors(ops: list[MarkovOperator], graph: NeighborGraph) -> tuple[Array, Arr
     T = I − (I − S)³ is a smoother of high order made of the driftless operator S at a long step. Richardson's
     T(2u_ε − u_2ε) is free of the leading bias; where it changes least with the step, it is the reference for all.
     """
-    X = _check.need_points(graph.X, "choosing a step")
+    X = _validation.need_points(graph.X, "choosing a step")
     F = X - X.mean(axis=0)
     F = F / np.sqrt(np.mean(F**2))  # one scale for all: a coordinate of mere noise must not decide
-    with _check.silent():
+    with _validation.silent():
         smoother = ops[max(0, len(ops) - 3)].undirected()
     assert isinstance(smoother, MarkovOperator)
 
@@ -361,7 +365,7 @@ def _positive(noise: ArrayLike) -> Array:
 
 def peclet(eps: float, speed: ArrayLike, noise: ArrayLike) -> Any:
     """ψ = ετ²/ρ²: drift against diffusion within one step."""
-    return _check.positive(eps, "eps") * np.asarray(speed, float) ** 2 / _positive(noise) ** 2
+    return _validation.positive(eps, "eps") * np.asarray(speed, float) ** 2 / _positive(noise) ** 2
 
 
 def forward_bias(eps: float, speed: ArrayLike, noise: ArrayLike, steepness: ArrayLike = 1.0) -> Any:
@@ -375,21 +379,21 @@ def speed_for_bias(bias: float, eps: float, noise: ArrayLike) -> Any:
     """The speed τ at which a step goes up the ordering with this probability, for ‖∇l‖ = κ; negative below ½."""
     from scipy.special import ndtri
 
-    return float(ndtri(_check.share(bias, "bias"))) * _positive(noise) / np.sqrt(_check.positive(eps, "eps"))
+    return float(ndtri(_validation.share(bias, "bias"))) * _positive(noise) / np.sqrt(_validation.positive(eps, "eps"))
 
 
 def rescale_time(factor: float, eps: float, speed: ArrayLike, noise: ArrayLike) -> tuple[float, Any, Any]:
     """(ε/c, cτ, √c ρ): the same kernel, with time counted in units c times as long."""
-    c = _check.positive(factor, "factor")
-    return _check.positive(eps, "eps") / c, c * np.asarray(speed, float), np.sqrt(c) * _positive(noise)
+    c = _validation.positive(factor, "factor")
+    return _validation.positive(eps, "eps") / c, c * np.asarray(speed, float), np.sqrt(c) * _positive(noise)
 
 
 def radius(dimension: int, mass: float = 0.99, scale: ArrayLike = 1.0) -> Any:
     """The radius that holds this mass of N(0, scale² I_d): scale √(2 P⁻¹(d/2, mass))."""
     from scipy.special import gammaincinv
 
-    d = _check.count(dimension, "dimension", 1)
-    return np.asarray(scale, float) * np.sqrt(2 * gammaincinv(d / 2, _check.share(mass, "mass")))
+    d = _validation.count(dimension, "dimension", 1)
+    return np.asarray(scale, float) * np.sqrt(2 * gammaincinv(d / 2, _validation.share(mass, "mass")))
 
 
 def rate(m: float, dimension: int, schedule: str = "balance") -> float:
@@ -398,8 +402,8 @@ def rate(m: float, dimension: int, schedule: str = "balance") -> float:
     "balance": m^(−2/(d+6)), at which sampling noise and bias of the generator fall together. "consistent": the paper's
     (log m/m)^(2/(d+4)), which ε must exceed, by however slowly growing a factor, for the generator to converge.
     """
-    d = _check.count(dimension, "dimension", 1)
-    _check.option(schedule, "schedule", ("balance", "consistent"))
-    if not _check.positive(m, "m") > 1:
+    d = _validation.count(dimension, "dimension", 1)
+    _validation.option(schedule, "schedule", ("balance", "consistent"))
+    if not _validation.positive(m, "m") > 1:
         raise ValueError(f"m must be more than one sample; got {m:g}.")
     return m ** (-2 / (d + 6)) if schedule == "balance" else (np.log(m) / m) ** (2 / (d + 4))

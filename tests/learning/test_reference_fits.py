@@ -1,8 +1,8 @@
 """Fits give the numbers that they gave before the core was made plain (commit c9a9a23): seven problems, to rounding.
 
 The values were made by that commit's `SnapshotSDE`. They are of fits with given strengths of smoothness, those that it
-had chosen, since the choice itself depends on where a first, loose optimisation stops, by up to 10⁻³ under changes of the
-points by 10⁻¹³, then as now; a fit with given strengths depends on them by less than 10⁻⁶.
+had chosen, since the choice itself depends on where a first, loose optimisation stops, by up to 10⁻³ under changes of
+the points by 10⁻¹³, then as now; a fit with given strengths depends on them by less than 10⁻⁶.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ordiff import _check, _parallel
-from ordiff._check import Array, IntArray
+from ordiff import _parallel, _validation
+from ordiff._validation import Array, IntArray
 
 # Up to this many coordinates a k-d tree beats comparing all pairs.
 _TREE_DIMENSION = 15
@@ -132,7 +132,7 @@ def _descent(X: Array, k: int, random_state: int | None) -> Iterator[tuple[IntAr
     try:
         from pynndescent import NNDescent
     except ImportError:
-        raise _check.missing_extra("pynndescent", "approximate", 'method="approximate"') from None
+        raise _validation.missing_extra("pynndescent", "approximate", 'method="approximate"') from None
     # The descent finds the nearest of a list well and its tail less well: ask for more than is kept.
     index = NNDescent(X, n_neighbors=min(len(X), k + max(10, k // 2)), random_state=random_state)
     found = index.neighbor_graph[0][:, :k]

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 
 # Eigenvalues below this share of the largest are the null space of an ambient tensor: the normal directions.
 _NULL = 1e-10
@@ -36,14 +36,14 @@ class Metric:
         """From A (m, d, d) in a tangent basis (m, n, d), or from an ambient A (m, n, n) of one rank everywhere."""
         m, n = X.shape
         if basis is None:
-            values, vectors = np.linalg.eigh(_check.symmetric(A, m, n, "anisotropy"))
+            values, vectors = np.linalg.eigh(_validation.symmetric(A, m, n, "anisotropy"))
             values[np.abs(values) <= _NULL * np.abs(values).max(axis=1, keepdims=True)] = 0.0
             _check_definite(values, (values < 0).any(axis=1) | (values[:, -1] <= 0))
             rank = _common_rank(values)
             values, directions = values[:, n - rank :], vectors[:, :, n - rank :].transpose(0, 2, 1)
         else:
-            Q, R = np.linalg.qr(_check.frame(basis, X.shape, "basis"))
-            tensor = R @ _check.symmetric(A, m, R.shape[1], "anisotropy") @ R.transpose(0, 2, 1)
+            Q, R = np.linalg.qr(_validation.frame(basis, X.shape, "basis"))
+            tensor = R @ _validation.symmetric(A, m, R.shape[1], "anisotropy") @ R.transpose(0, 2, 1)
             values, vectors = np.linalg.eigh(0.5 * (tensor + tensor.transpose(0, 2, 1)))
             _check_definite(values, values[:, 0] <= 0)
             directions = (Q @ vectors).transpose(0, 2, 1)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from math import exp, lgamma
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 
 
 class Profile(ABC):
@@ -66,7 +67,7 @@ class Compact(Profile):
     power: float = 3.0
 
     def __post_init__(self) -> None:
-        _check.positive(self.power, "power")
+        _validation.positive(self.power, "power")
 
     def log_value(self, u: Array) -> Array:
         with np.errstate(divide="ignore"):
@@ -94,4 +95,15 @@ def as_profile(profile: str | Profile) -> Profile:
     """A profile by its name, or as it is."""
     if isinstance(profile, Profile):
         return profile
-    return PROFILES[_check.option(profile, "profile", tuple(PROFILES))]
+    return PROFILES[_validation.option(profile, "profile", tuple(PROFILES))]
+
+
+def checked_log_values(values: ArrayLike, size: int, profile: object) -> Array:
+    """What a profile makes of an array of this size."""
+    array = np.asarray(values)
+    if array.shape != (size,) or array.dtype.kind not in "fiu":
+        raise ValueError(
+            f"{type(profile).__name__}.log_value must return one real number for each of u, shape ({size},); got "
+            f"shape {array.shape} of {array.dtype}."
+        )
+    return array

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ordiff import _check, _parallel
-from ordiff._check import Array, IntArray
+from ordiff import _parallel, _validation
 from ordiff._compiled import transition as loops
 from ordiff._compiled.csr import EMPTY
+from ordiff._validation import Array, IntArray, ResolutionError
 from ordiff.graph import NeighborGraph
 from ordiff.graph.layout import Indices, Layout
 from ordiff.kernel.metric import Metric
@@ -173,7 +173,7 @@ def terms_on(kernel: Kernel, graph: NeighborGraph, eps: float) -> tuple[KernelTe
         select=order.select,
         slope=order.slope,
         vectors=NO_TABLE if order.vectors is None else np.ascontiguousarray(order.vectors),
-        X=_check.need_points(graph._X, "a vector field or anisotropy") if needs_X else NO_TABLE,
+        X=_validation.need_points(graph._X, "a vector field or anisotropy") if needs_X else NO_TABLE,
         clamp=not gaussian,
     )
     if metric is not None:
@@ -199,8 +199,8 @@ def _coupled_order(kernel: Kernel, graph: NeighborGraph, slopes: list[Array]) ->
             tables.append(ordering.form.values)
             slope.append(s)
         elif isinstance(ordering.form, Field):
-            shape = _check.need_points(graph.X, "a vector field").shape
-            one = s[:, None] * _check.node_vectors(ordering.form.vectors, shape, "V")
+            shape = _validation.need_points(graph.X, "a vector field").shape
+            one = s[:, None] * _validation.node_vectors(ordering.form.vectors, shape, "V")
             vectors = one if vectors is None else vectors + one
         else:
             functions.append((s, ordering))
@@ -243,3 +243,11 @@ def edge_terms(functions: Functions, graph: NeighborGraph, start: int, stop: int
 
 def _edge_sum(functions: Functions, graph: NeighborGraph, i: Any, j: Any) -> Array:
     return np.asarray(sum(s[i] * ordering.differences(graph, i, j) for s, ordering in functions))
+
+
+def empty_row(index: int, eps: float) -> ResolutionError:
+    return ResolutionError(
+        f"row {index} of the kernel has no finite mass at eps = {eps:g}: with these dynamics sample {index} "
+        "reaches none of its neighbours. Use a larger eps or noise, more neighbours, a smaller speed, "
+        'or the "gaussian" profile, which never vanishes.'
+    )

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ordiff._check import Array
+from ordiff._validation import Array
 from ordiff.learning.likelihood import Dynamics, DynamicsGradient
 from ordiff.learning.scores import Directions
 

@@ -19,10 +19,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ordiff import _check, _parallel
-from ordiff._check import Array
+from ordiff import _parallel, _validation
 from ordiff._compiled import csr
 from ordiff._compiled import likelihood as loops
+from ordiff._validation import Array
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood, positive_likelihood
 from ordiff.learning.slices import ForwardStore, LikelihoodAccumulator, PooledAccumulator, Workspace, place_arrays
 from ordiff.learning.transition import ChainRows, TransitionMatrix
@@ -54,7 +54,7 @@ def scores(
     """∂ log likelihood_i / ∂a for changes U a of the dynamics, (m, K) or, for some ``rows``, (len(rows), K)."""
     chain = likelihood.transition(dynamics)
     m = likelihood.n_samples
-    wanted = np.arange(m) if rows is None else _check.indices(rows, m, "rows")
+    wanted = np.arange(m) if rows is None else _validation.indices(rows, m, "rows")
     weights = likelihood.slice_weights(likelihood.inner_samples(wanted))
     accumulator = weights.accumulator(Workspace())
     masses = likelihood.forward(chain, accumulator, ForwardStore.everything(likelihood.schedule, Workspace()))
@@ -76,7 +76,7 @@ def _changes(
         raise ValueError("there are more directions of orderings or slopes than the dynamics have.")
 
     def inner(U: Array, name: str) -> Array:
-        return np.ascontiguousarray(chain.pattern.inner(_check.functions(U, n, name).reshape(n, -1)))
+        return np.ascontiguousarray(chain.pattern.inner(_validation.functions(U, n, name).reshape(n, -1)))
 
     found: list[OrderingChange | RowChange] = []
     for k, U in enumerate(d.orderings):
