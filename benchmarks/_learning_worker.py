@@ -1,6 +1,6 @@
 """Runs in the peers' environment: python _learning_worker.py TASK input.npz output.npz.
 
-The loss of `ordiff.inference.objective` for known times and one ordering, and its derivatives by l, slope, noise and
+The loss of `ordiff.learning.likelihood` for known times and one ordering, and its derivatives by l, slope, noise and
 the log weights, as one would write it with JAX or PyTorch: neighbours as a rectangle (m, k + 1), and the reverse of
 the neighbour lists as a padded one, so that a step of the mass is a gather and a sum over a row.
 """
@@ -110,9 +110,9 @@ def jax_adjoint(repeats, **problem):
 
         _, records = jax.lax.scan(forward, a["initial"], None, length=steps)
         records = jnp.concatenate([a["initial"][None], records])
-        seen = likelihood(a, records)
-        source = jnp.zeros_like(records).at[a["left"], at].add(-a["share"] / seen / m)
-        source = source.at[a["left"] + 1, at].add(-(1 - a["share"]) / seen / m)
+        likelihoods = likelihood(a, records)
+        source = jnp.zeros_like(records).at[a["left"], at].add(-a["share"] / likelihoods / m)
+        source = source.at[a["left"] + 1, at].add(-(1 - a["share"]) / likelihoods / m)
 
         def backward(carry, now):
             later, G = carry
@@ -129,7 +129,7 @@ def jax_adjoint(repeats, **problem):
         by_noise = (second / a["eps"] - 2 * slope * rise) / noise**3
         MT = reverse(a, M)
         by_l = (MT * take(slope / noise**2, a["reverse_index"])).sum(axis=1)
-        return -jnp.log(seen).mean(), (by_l, rise / noise**2, by_noise, MT.sum(axis=1))
+        return -jnp.log(likelihoods).mean(), (by_l, rise / noise**2, by_noise, MT.sum(axis=1))
 
     (value, gradient), seconds = measured(lambda: jax.block_until_ready(both(a)), repeats)
     return answer(value, gradient, seconds)

@@ -42,7 +42,7 @@ class Page(HTMLParser):
 def written(tmp_path_factory):
     data = od.datasets.ornstein_uhlenbeck(300, random_state=0)
     with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
-        model = od.SnapshotSDE(data.start, max_iter=40).fit(data.X, data.times)
+        model = od.SnapshotSDE(data.start, solver=od.Solver(max_iter=40)).fit(data.X, data.times)
     path = tmp_path_factory.mktemp("report") / "report.html"
     truth = {"ordering": data.ordering - data.ordering_at(data.start[None])[0], "noise": data.noise}
     assert report.write(model, path, times=data.times, truth=truth, title="a < b", notes="seen & done") == path
@@ -98,8 +98,8 @@ def test_a_browser_shows_it_without_an_error(written, tmp_path):
         browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr",
         "--v=0", f"--user-data-dir={tmp_path}", "--virtual-time-budget=20000", "--dump-dom", path.as_uri(),
     ]  # fmt: skip
-    seen = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    console = [line for line in seen.stderr.splitlines() if "CONSOLE" in line]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    console = [line for line in shown.stderr.splitlines() if "CONSOLE" in line]
     assert console == []
-    assert json.loads(Page(seen.stdout).json) == report.numbers(model)
-    assert seen.stdout.count('class="main-svg"') >= 4  # plotly has drawn every figure
+    assert json.loads(Page(shown.stdout).json) == report.numbers(model)
+    assert shown.stdout.count('class="main-svg"') >= 4  # plotly has drawn every figure

@@ -11,6 +11,7 @@ from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.kernel.profile import Compact, Gaussian, Profile, SuperGaussian
 from ordiff.kernel.schemes import richardson, strang
+from ordiff.learning.settings import DesignedStates, SampleStates, Smoothness, Solver, TimeDensity
 from ordiff.operator import Extrapolation, MarkovOperator, Product
 from ordiff.passage import (
     PassageTime,
@@ -34,13 +35,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Compact", "Eigenbasis", "Extrapolation", "Gaussian", "GraphError", "Kernel", "MarkovOperator", "MissingExtraError",
-    "Moments", "NeighborGraph", "Ordering", "OrdiffWarning", "PassageTime", "Product", "Profile", "ReactiveFlux",
-    "ResolutionError", "SnapshotSDE", "SolveError", "States", "SuperGaussian", "TangentSpaces", "balanced_density",
-    "committor", "cyclic_hint", "datasets", "eigenbasis", "expected_occupancy", "fate_probabilities",
-    "first_passage_time", "geodesic_order", "kernel_density", "knn_density", "length_scale", "load", "local_moments",
-    "mean_curvature", "reactive_flux", "richardson", "single_cell", "smooth", "smooth_basis", "stationary", "strang",
-    "terminal_sets", "threshold_graph", "tuning", "velocity",
+    "Compact", "DesignedStates", "Eigenbasis", "Extrapolation", "Gaussian", "GraphError", "Kernel", "MarkovOperator",
+    "MissingExtraError", "Moments", "NeighborGraph", "Ordering", "OrdiffWarning", "PassageTime", "Product", "Profile",
+    "ReactiveFlux", "ResolutionError", "SampleStates", "Smoothness", "SnapshotSDE", "SolveError", "Solver", "States",
+    "SuperGaussian", "TangentSpaces", "TimeDensity", "balanced_density", "committor", "cyclic_hint", "datasets",
+    "eigenbasis", "expected_occupancy", "fate_probabilities", "first_passage_time", "geodesic_order", "kernel_density",
+    "knn_density", "length_scale", "load", "local_moments", "mean_curvature", "reactive_flux", "richardson",
+    "single_cell", "smooth", "smooth_basis", "stationary", "strang", "terminal_sets", "threshold_graph", "tuning",
+    "velocity",
 ]  # fmt: skip
 
 

@@ -65,10 +65,12 @@ class SnapshotSDE(BaseEstimator):
     random_state : int
         Seed of the states' design and of the second start.
 
-    Members of a group can be set by name: ``set_params(smoothness__noise=0.1, solver__eps=0.05)``.
+    Members of a group can be set by name, as in a grid search: ``set_params(smoothness__noise=0.1, solver__eps=0.05)``.
 
     Attributes
     ----------
+    samples_ : array of shape (m, n)
+        The samples of the fit.
     ordering_, noise_, drift_ : array of shape (m,), (m,) and (m, n)
         At the samples; the ordering is 0 at the start.
     ordering_std_, noise_std_, log_noise_std_ : array of shape (m,)
@@ -77,8 +79,9 @@ class SnapshotSDE(BaseEstimator):
         The mean speed of every ordering.
     states_, graph_, operator_, eps_
         The chain: its states, their graph, its operator and its step.
-    loss_, history_, n_iter_, converged_
-        The penalised loss, after every evaluation too, their number, and whether the optimum was confirmed.
+    loss_, history_, n_iter_, converged_, interrupted_
+        The penalised loss, after every evaluation too, their number, whether the optimum was confirmed, and whether
+        Ctrl-C ended the fit, which is then the best so far.
     unreached_, early_ : array of int
         Samples that the process cannot reach, and samples seen before the chain's first step, which are not used.
     smooth_ordering_, smooth_noise_ : float or None
@@ -114,25 +117,34 @@ class SnapshotSDE(BaseEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings; with ``deep`` also the members of the groups, as smoothness__noise."""
         params: dict[str, Any] = super().get_params(deep=False)
-        if not deep:
-            return params
-        for name in GROUPS:
-            group = group_of(params[name], name)
-            params |= {f"{name}__{one.name}": getattr(group, one.name) for one in fields(group)}
+        if deep:
+            for name in (*GROUPS, "states"):
+                params |= {f"{name}__{member}": value for member, value in self._members(name).items()}
         return params
 
     def set_params(self, **params: Any) -> SnapshotSDE:
         """Change settings; a member of a group by its name, as smoothness__noise."""
-        plain = {name: value for name, value in params.items() if "__" not in name}
-        super().set_params(**plain)
+        super().set_params(**{name: value for name, value in params.items() if "__" not in name})
         for full, value in params.items():
-            name, found, member = full.partition("__")
-            if not found:
+            name, nested, member = full.partition("__")
+            if not nested:
                 continue
-            if name not in GROUPS or member not in {one.name for one in fields(GROUPS[name])}:
-                raise ValueError(f"SnapshotSDE has no setting {full!r}.")
+            members = self._members(name)
+            if member not in members:
+                options = ", ".join(f"{name}__{one}" for one in members) or ", ".join(super().get_params(deep=False))
+                raise ValueError(f"SnapshotSDE has no setting {full!r} as it is; it has {options}.")
             setattr(self, name, replace(group_of(getattr(self, name), name), **{member: value}))
         return self
+
+    def _members(self, name: str) -> dict[str, Any]:
+        """The members of the group that a parameter stands for; none when it stands for something else."""
+        if name != "states" and name not in GROUPS:
+            return {}
+        try:
+            group = group_of(getattr(self, name), name)
+        except ValueError:  # `fit` says what is wrong
+            return {}
+        return {} if isinstance(group, States) else {one.name: getattr(group, one.name) for one in fields(group)}
 
     # -------------------------------------------------------------------------------------------- fit
 
@@ -157,6 +169,7 @@ class SnapshotSDE(BaseEstimator):
         self.horizon_ = data.horizon
         self.loss_, self.history_ = result.solution.loss, np.array(result.losses)
         self.n_iter_, self.converged_ = len(result.losses), result.converged
+        self.interrupted_ = result.solution.interrupted
         self.smooth_ordering_, self.smooth_noise_ = (result.strength(name) for name in ("ordering", "noise"))
         self.unreached_, self.early_ = result.unreached, result.early
         self._level_deviation = result.level_deviation()
@@ -168,6 +181,12 @@ class SnapshotSDE(BaseEstimator):
         self.speed_ = chain.speeds()
         self.ordering_std_, self.log_noise_std_ = result.posterior.deviations(B, chain.states.start)
         self.noise_std_ = self.noise_ * self.log_noise_std_
+
+    @property
+    def samples_(self) -> Array:
+        """The samples of the fit, (m, n)."""
+        check_is_fitted(self)
+        return self._data.X
 
     def _read_chain(self, chain: FittedChain, samples: Array) -> None:
         self._chain = chain
@@ -204,9 +223,11 @@ class SnapshotSDE(BaseEstimator):
         likelihood = likelihood_on(self._settings, data, self.states_, self.eps_, local)
         return likelihood.per_sample(self._chain.dynamics)
 
-    def score(self, X: ArrayLike, times: ArrayLike | None = None) -> float:
-        """The mean log density of points at their times: higher is better."""
-        return float(self.score_samples(X, times).mean())
+    def score(self, X: ArrayLike, times: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
+        """The mean log density of points at their times, weighted by ``sample_weight``: higher is better."""
+        logs = self.score_samples(X, times)
+        weights = None if sample_weight is None else _validation.nodes(sample_weight, logs.size, "sample_weight")
+        return float(np.average(logs, weights=weights))
 
     def simulate(self, n: int, horizon: float | None = None, random_state: Any = None) -> tuple[Array, Array]:
         """Times (T,) and paths (n, T, coordinates) of the learned chain from the start, moving between states."""
@@ -308,11 +329,11 @@ class SnapshotSDE(BaseEstimator):
         if isinstance(terminal, dict) and all(callable(inside) for inside in terminal.values()):
             at = self.states_.points
             sets = list(terminal_sets({name: inside(at) for name, inside in terminal.items()}, len(at)).values())
-            asked = self._data.X if points is None else points
+            asked = self.samples_ if points is None else points
             ends = [np.asarray(inside(asked), bool) for inside in terminal.values()]
         else:
             members = terminal_sets(terminal, len(self.ordering_))
-            sets = _states_of(members, self._data.X, self.states_)
+            sets = _states_of(members, self.samples_, self.states_)
             ends = [np.isin(np.arange(len(self.ordering_)), rows) for rows in members.values()] if X is None else []
         F = fate_probabilities(self.operator_, sets, continuous=continuous)
         B = self._observed if points is None else self.states_.observe(points)
@@ -342,7 +363,7 @@ class SnapshotSDE(BaseEstimator):
             else f"Noise: {middle:.4g}{per_root_time}, as given.",
             f"Drift: median {drift:.4g}{per_time}; the ordering spans {np.ptp(self.ordering_):.4g}.",
             f"Loss {self.loss_:.6g} after {self.n_iter_} evaluations; "
-            + ("converged." if self.converged_ else "NOT converged: raise max_iter, or treat it as a sketch."),
+            + ("converged." if self.converged_ else "NOT converged: do not rely on it. Raise the solver's max_iter."),
         ]
         if self.unreached_.size:
             lines.append(f"Samples that the process does not reach: {_some(self.unreached_)}.")
@@ -430,7 +451,7 @@ def _warn_of_fit(model: SnapshotSDE) -> None:
             f"{model.eps_:.3g}) and are not used: give a smaller eps, or leave out the latest times."
         )
     if not model.converged_:
-        _validation.warn("the optimum was not confirmed: raise max_iter, or use stronger smoothness.")
+        _validation.warn("the optimum was not confirmed: raise the solver's max_iter, or use stronger smoothness.")
     spread = model._level_deviation
     if spread > 0.2:
         _validation.warn(
@@ -444,8 +465,8 @@ def _warn_of_fit(model: SnapshotSDE) -> None:
 # Fitted attributes that a file holds: arrays, and numbers.
 _ARRAYS = ("ordering_", "noise_", "drift_", "speed_", "ordering_std_", "log_noise_std_", "noise_std_", "history_",
            "unreached_", "early_")  # fmt: skip
-_NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "n_features_in_", "smooth_ordering_", "smooth_noise_",
-            "_level_deviation")  # fmt: skip
+_NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_features_in_", "smooth_ordering_",
+            "smooth_noise_", "_level_deviation")  # fmt: skip
 
 
 def load(path: str | Path) -> SnapshotSDE:

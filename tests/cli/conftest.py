@@ -9,7 +9,7 @@ import pytest
 import ordiff as od
 from ordiff.cli import main
 from ordiff.experiments import Learned
-from ordiff.model import Profile
+from ordiff.model import LikelihoodProfile
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,7 @@ def learned(data):
     """A run of the learned cases: of a small problem, quickly."""
     problem = replace(data, noise=1.4 + 0.01 * data.X[:, 0])
     with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
-        model = od.SnapshotSDE(data.start, noise="constant", max_iter=30).fit(data.X, data.times)
+        model = od.SnapshotSDE(data.start, noise="constant", solver=od.Solver(max_iter=30)).fit(data.X, data.times)
     levels = np.array([1.0, 1.4, 2.0])
-    profile = Profile(levels, np.array([3.0, 0.0, 4.0]), 1.4, (1.1, float("inf")))
+    profile = LikelihoodProfile(levels, np.array([3.0, 0.0, 4.0]), 1.4, (1.1, float("inf")))
     return Learned("designed states", 0, problem, model, problem.noise + 0.01, 1.0, profile)

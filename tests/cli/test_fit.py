@@ -47,7 +47,7 @@ def test_a_wide_table_by_principal_components_from_the_earliest(data, tmp_path, 
     assert capsys.readouterr().out == ""
     model = od.load(out / "model.npz")
     assert model.n_features_in_ == 2
-    assert len(model.start_) == (hours == hours.min()).sum()
+    assert len(model.start) == (hours == hours.min()).sum()
     assert model.horizon_ == hours.max() - hours.min()
     assert "Times are counted from the earliest, 24.5" in (out / "summary.txt").read_text()
     with np.load(out / "pca.npz") as pca:
@@ -72,5 +72,6 @@ def test_ctrl_c_leaves_the_best_so_far(table, tmp_path, monkeypatch, capsys):
     assert main(["fit", str(table), *options]) == 130
     assert "best so far" in capsys.readouterr().out
     model = od.load(tmp_path / "model.npz")
+    assert model.interrupted_
     assert not model.converged_
     assert np.isfinite(model.ordering_).all()

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from ordiff import plot
-from ordiff.model import Profile
+from ordiff.model import LikelihoodProfile
 
 
 def rendered(ax) -> bytes:
@@ -17,6 +17,7 @@ def rendered(ax) -> bytes:
 
 def test_every_picture_of_a_model_is_drawn_and_labelled(fitted):
     data, model = fitted
+    likelihood = LikelihoodProfile(np.array([1.0, 1.4, 2.0]), np.array([3.0, 0.0, 4.0]), 1.4, (1.1, 1.7))
     made = [
         plot.field(model, "noise", label="ρ"),
         plot.field(model, data.times, label="time (h)"),
@@ -26,7 +27,7 @@ def test_every_picture_of_a_model_is_drawn_and_labelled(fitted):
         plot.noise(model, truth=data.noise, length="µm", time="h"),
         plot.history(model),
         plot.truth(data.ordering_at(data.X), model.ordering_, std=model.ordering_std_, name="l"),
-        plot.profile(Profile(np.array([1.0, 1.4, 2.0]), np.array([3.0, 0.0, 4.0]), 1.4, (1.1, 1.7)), truth=2**0.5),
+        plot.profile(likelihood, truth=2**0.5),
     ]
     for ax in made:
         assert ax.get_xlabel()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
-
 import numpy as np
 import pytest
 
@@ -16,11 +13,8 @@ anndata = pytest.importorskip("anndata")
 pd = pytest.importorskip("pandas")  # comes with anndata
 
 
-class Learned:
+class Learned(od.SnapshotSDE):
     """Stands in for SnapshotSDE: remembers what it was given, and has learned a drift to the right."""
-
-    def __init__(self, start, **options):
-        self.start, self.options = np.asarray(start), options
 
     def fit(self, X, times):
         self.X, self.times = X, times
@@ -32,9 +26,7 @@ class Learned:
 
 @pytest.fixture
 def learned(monkeypatch):
-    module = types.ModuleType("ordiff.model")
-    module.SnapshotSDE = Learned
-    monkeypatch.setitem(sys.modules, "ordiff.model", module)
+    monkeypatch.setattr("ordiff.model.SnapshotSDE", Learned)
 
 
 @pytest.fixture
@@ -45,8 +37,8 @@ def staged(cells):
 
 @pytest.mark.usefixtures("learned")
 def test_fit_reads_times_and_writes_fields(staged, tmp_path):
-    model = sc.fit(staged, "stage", max_iter=7, eps=0.1)
-    assert model.options == {"max_iter": 7, "eps": 0.1}
+    model = sc.fit(staged, "stage", solver__max_iter=7, solver__eps=0.1)
+    assert model.solver == od.Solver(max_iter=7, eps=0.1)
     assert sorted(set(model.times)) == [0, 1, 2, 3]
     np.testing.assert_array_equal(model.start, staged.obs["stage"] == "day 2")
     assert staged.uns["ordiff"]["start"] == f"{model.start.sum()} cells"
@@ -54,7 +46,7 @@ def test_fit_reads_times_and_writes_fields(staged, tmp_path):
     np.testing.assert_array_equal(staged.obs["ordiff_noise_std"], model.noise_std_)
     np.testing.assert_allclose(staged.obsm["ordiff_velocity_umap"], np.tile([0.0, 1.0], (600, 1)), atol=1e-9)
     settings = staged.uns["ordiff"]
-    assert (settings["time_unit"], settings["time_origin"], settings["max_iter"]) == ("day", 2.0, 7)
+    assert (settings["time_unit"], settings["time_origin"], settings["solver__max_iter"]) == ("day", 2.0, 7)
     np.testing.assert_allclose(np.asarray(staged.obsp["ordiff_transitions"].sum(axis=1)).ravel(), 1.0)
     staged.write_h5ad(tmp_path / "cells.h5ad")
     assert_same_results(staged, anndata.read_h5ad(tmp_path / "cells.h5ad"))
@@ -63,6 +55,27 @@ def test_fit_reads_times_and_writes_fields(staged, tmp_path):
     assert sc.fit(staged, "stage", time_origin=1.5).times.min() == 0.5
     sc.operator(staged, ordering="pseudotime")
     assert "ordiff_ordering_std" not in staged.obs
+
+
+@pytest.mark.usefixtures("learned")
+def test_options_are_written_as_strings_and_numbers(staged, tmp_path):
+    options = {"learn": ("ordering", "noise"), "noise": "constant", "ordering": np.zeros(600), "random_state": 3}
+    model = sc.fit(staged, "stage", **options, smoothness=od.Smoothness(basis=None), states__spacing=0.5)
+    assert (model.noise, model.smoothness, model.states) == (
+        "constant", od.Smoothness(basis=None), od.DesignedStates(spacing=0.5)
+    )  # fmt: skip
+    settings = staged.uns["ordiff"]
+    assert all(isinstance(value, str | float | int) for value in settings.values())
+    assert (settings["learn"], settings["noise"], settings["ordering"]) == ("ordering, noise", "constant", "given")
+    assert (settings["smoothness__basis"], settings["smoothness__noise"]) == ("none", "auto")
+    assert (settings["states__spacing"], settings["random_state"]) == (0.5, 3)
+    assert not any(name.startswith("solver") for name in settings)  # what was not given
+    staged.write_h5ad(tmp_path / "cells.h5ad")
+    assert_same_results(staged, anndata.read_h5ad(tmp_path / "cells.h5ad"))
+    with pytest.raises(TypeError, match="start"):
+        sc.fit(staged, "stage", start=0)
+    with pytest.raises(ValueError, match="max_iter"):
+        sc.fit(staged, "stage", max_iter=7)
 
 
 @pytest.mark.usefixtures("learned")

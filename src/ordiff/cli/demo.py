@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ordiff import _validation
-from ordiff.cli.output import can_show_progress, collect_warnings, results_in, was_interrupted
+from ordiff.cli.output import can_show_progress, collect_warnings, results_in
 
 if TYPE_CHECKING:
     from ordiff.experiments import Learned
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"Learned in {learned.seconds:.0f} s. Figure: {options.out / 'demo.png'}")
     print(f"Interactive report, open it in a browser: {options.out / 'report.html'}")
     print(f"The model, for ordiff.load: {options.out / 'model.npz'}")
-    return 130 if was_interrupted(learned.model) else 0
+    return 130 if learned.model.interrupted_ else 0
 
 
 def write_results(out: Path, learned: Learned) -> None:

@@ -16,7 +16,6 @@ from ordiff.cli.output import (
     print_written,
     refuse_overwriting,
     results_in,
-    was_interrupted,
     write_csv,
     write_text,
 )
@@ -54,25 +53,29 @@ def run(options: argparse.Namespace) -> int:
     notes = list(samples.notes)
     with collect_warnings(notes):
         model = make_estimator(samples.start, options).fit(samples.X, samples.times)
-    interrupted = was_interrupted(model)
-    if interrupted:
+    if model.interrupted_:
         notes.append("Interrupted: the results are those of the best so far.")
     with results_in(options.out) as folder:
         write_results(folder, model, samples, notes, options)
     if not options.quiet:
         print("\n".join([model.summary(options.length, options.time), *notes]))
         print_written(options.out, FILES)
-    return 130 if interrupted else 0
+    return 130 if model.interrupted_ else 0
 
 
 def make_estimator(start: Any, options: argparse.Namespace) -> SnapshotSDE:
     """The estimator that the options ask for."""
+    from ordiff.learning.settings import Solver
     from ordiff.model import SnapshotSDE
 
     return SnapshotSDE(
-        start, eps="auto" if options.eps is None else options.eps, states=options.states, noise=options.noise,
-        max_iter=options.max_iter, random_state=options.seed, progress=not options.quiet and can_show_progress(),
-    )  # fmt: skip
+        start,
+        noise=options.noise,
+        states=options.states,
+        solver=Solver(eps="auto" if options.eps is None else options.eps, max_iter=options.max_iter),
+        progress=not options.quiet and can_show_progress(),
+        random_state=options.seed,
+    )
 
 
 def write_results(

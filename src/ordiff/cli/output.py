@@ -9,12 +9,9 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ordiff import _validation
-
-if TYPE_CHECKING:
-    from ordiff.model import SnapshotSDE
 
 
 def refuse_overwriting(folder: Path, names: Sequence[str], force: bool) -> None:
@@ -79,8 +76,3 @@ def can_show_progress() -> bool:
     except ImportError:
         return False
     return True
-
-
-def was_interrupted(model: SnapshotSDE) -> bool:
-    """Whether Ctrl-C ended the fit, so that the model is the best so far."""
-    return model._fitted.solution.interrupted

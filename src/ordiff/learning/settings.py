@@ -167,8 +167,9 @@ class Solver:
         _validation.count(self.n_starts, "n_starts", 1)
 
 
-# The parameters of `SnapshotSDE` that are groups, with what None stands for.
+# The parameters of `SnapshotSDE` that are groups, with what None stands for; and those that can be named for states.
 GROUPS: dict[str, Any] = {"times": TimeDensity, "smoothness": Smoothness, "solver": Solver}
+STATES: dict[str, Any] = {"designed": DesignedStates, "samples": SampleStates}
 StatesSettings = DesignedStates | SampleStates | States
 
 
@@ -188,14 +189,13 @@ class FitSettings:
     @classmethod
     def of(cls, estimator: Any) -> FitSettings:
         """Those of a `SnapshotSDE`."""
-        groups = {name: group_of(getattr(estimator, name), name) for name in GROUPS}
+        groups = {name: group_of(getattr(estimator, name), name) for name in (*GROUPS, "states")}
         learn = _checked_learn(estimator.learn)
         noise = _checked_noise(estimator.noise, learn)
         if not isinstance(noise, str):
             learn = learn - {"noise"}  # it is known
         return cls(
-            learn=learn, noise=noise, ordering=estimator.ordering, states=_states_settings(estimator.states),
-            random_state=estimator.random_state, **groups,
+            learn=learn, noise=noise, ordering=estimator.ordering, random_state=estimator.random_state, **groups,
         )  # fmt: skip
 
     @property
@@ -236,7 +236,9 @@ class FitSettings:
 
 
 def group_of(value: Any, name: str) -> Any:
-    """A group of settings, or its defaults for None."""
+    """What a parameter of `SnapshotSDE` stands for: a group of settings, its defaults for None, or `States`."""
+    if name == "states":
+        return _states_settings(value)
     kind = GROUPS[name]
     if value is None:
         return kind()
@@ -250,8 +252,8 @@ def _states_settings(value: Any) -> StatesSettings:
     if isinstance(value, DesignedStates | SampleStates | States):
         return value
     if isinstance(value, str):
-        _validation.option(value, "states", ("designed", "samples"))
-        return DesignedStates() if value == "designed" else SampleStates()
+        _validation.option(value, "states", tuple(STATES))
+        return STATES[value]()
     raise ValueError(f'states must be "designed", "samples", DesignedStates, SampleStates or States; got {value!r}.')
 
 

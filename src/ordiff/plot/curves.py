@@ -13,7 +13,7 @@ from ordiff.plot.binning import loss_range, running
 from ordiff.plot.style import BLUE, RED, axes_or_new, marker_size, noise_unit, units
 
 if TYPE_CHECKING:
-    from ordiff.model import Profile, SnapshotSDE
+    from ordiff.model import LikelihoodProfile, SnapshotSDE
 
 
 def noise(
@@ -62,7 +62,9 @@ def history(model: SnapshotSDE, ax: Any = None) -> Any:
     return ax
 
 
-def profile(result: Profile, ax: Any = None, *, truth: float | None = None, label: str = "noise level") -> Any:
+def profile(
+    result: LikelihoodProfile, ax: Any = None, *, truth: float | None = None, label: str = "noise level"
+) -> Any:
     """The likelihood along one parameter, with its 95% interval. Returns the Axes."""
     ax = axes_or_new(ax, 5.2, 3.8)
     ax.plot(result.levels, result.nats, "o-", color=BLUE, lw=1.5, ms=4, label="all other parameters refitted")

@@ -50,8 +50,8 @@ class Embedding:
 
 def samples_of(data: Any) -> Array:
     """The points (m, n) of a model's samples, of an operator or of a graph; points are returned as they are."""
-    if hasattr(data, "states_"):
-        return np.asarray(data._samples)
+    if hasattr(data, "samples_"):
+        return np.asarray(data.samples_)
     graph_or_points = getattr(data, "graph", data)
     if isinstance(graph_or_points, NeighborGraph):
         return _validation.need_points(graph_or_points.X, "drawing")

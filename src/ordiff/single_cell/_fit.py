@@ -19,7 +19,7 @@ from ordiff.single_cell._key import PCA, ROOT, Keys, check_key
 from ordiff.single_cell._read import embeddings, representation
 from ordiff.single_cell._step import choose_step
 from ordiff.single_cell._times import Times, numeric_column
-from ordiff.single_cell._write import SlotArrays, check_writable, scalar_setting, transition_matrix
+from ordiff.single_cell._write import SlotArrays, check_writable, transition_matrix
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -64,7 +64,8 @@ def fit(
         ``obsm``, in the representation and on an embedding, and, in ``obsp``, a transition matrix of the learned
         dynamics on the cells, with a step of its own that fits them.
     **options
-        Of `ordiff.SnapshotSDE`.
+        Parameters of `ordiff.SnapshotSDE`; members of its groups also by their names: ``noise="constant",
+        smoothness__basis=60, solver__eps=0.1``. They are written to ``uns`` as strings and numbers.
 
     Returns
     -------
@@ -79,8 +80,7 @@ def fit(
     start = _find_start(adata, X, times, root)
     model = _learn(X, times.values - origin, start, options)
     op, step_settings = _operator_on_cells(model, X, n_neighbors)
-    settings = {name: scalar_setting(one) for name, one in options.items() if isinstance(one, str | int | float)}
-    settings |= step_settings | {
+    settings = _described_options(model, options) | step_settings | {
         "time_key": time_key, "time_unit": times.unit, "time_origin": origin, "use_rep": use_rep,
         "n_pcs": X.shape[1], "start": _describe_start(adata, start), "model_eps": float(model.eps_),
         "converged": bool(model.converged_), "loss": float(model.loss_), "n_iter": int(model.n_iter_),
@@ -96,7 +96,22 @@ def _learn(X: Array, times: Array, start: Any, options: dict[str, Any]) -> Snaps
     """The fitted model; times (m,) count from the start of the process."""
     from ordiff.model import SnapshotSDE
 
-    return SnapshotSDE(start=start, **options).fit(X, times)
+    return SnapshotSDE(None).set_params(start=start, **options).fit(X, times)
+
+
+def _described_options(model: SnapshotSDE, options: dict[str, Any]) -> dict[str, str | float]:
+    """The options as strings and numbers, for the settings; those of a group by their names."""
+
+    def described(value: Any) -> str | float:
+        if value is None or isinstance(value, str):
+            return value or "none"
+        if isinstance(value, int | float | np.number):
+            return float(value)
+        names = isinstance(value, list | tuple | set) and all(isinstance(one, str) for one in value)
+        return ", ".join(value) if names else "given"
+
+    params = model.get_params()
+    return {name: described(params[name]) for name in params if name in options or name.split("__")[0] in options}
 
 
 def _operator_on_cells(model: SnapshotSDE, X: Array, n_neighbors: int | None) -> tuple[MarkovOperator, dict[str, Any]]:
