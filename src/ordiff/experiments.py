@@ -20,7 +20,8 @@ from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.kernel.schemes import richardson, strang
 from ordiff.learning.settings import Smoothness, Solver, TimeDensity
-from ordiff.model import LikelihoodProfile, SnapshotSDE
+from ordiff.learning.uncertainty import LikelihoodProfile
+from ordiff.model import SnapshotSDE
 from ordiff.operator import Generator
 from ordiff.spectral import eigenbasis
 

@@ -101,6 +101,8 @@ class TimeDensity:
 
     def at(self, t: Array) -> Array:
         """The density at times t, 0 after the horizon."""
+        if self.density is None:
+            raise ValueError("the density of the times is not known: a function is not kept in a file, so set it anew.")
         assert self.horizon is not None
         inside = np.minimum(t, self.horizon)
         values = self.density(inside) if callable(self.density) else np.ones_like(t)

@@ -13,7 +13,8 @@ from ordiff.plot.binning import loss_range, running
 from ordiff.plot.style import BLUE, RED, axes_or_new, marker_size, noise_unit, units
 
 if TYPE_CHECKING:
-    from ordiff.model import LikelihoodProfile, SnapshotSDE
+    from ordiff.learning.uncertainty import LikelihoodProfile
+    from ordiff.model import SnapshotSDE
 
 
 def noise(
