@@ -433,10 +433,8 @@ def _volumes(points: Array, d: int, spacing: float, iterations: int = 3) -> Arra
 
 
 def _initial_mass(points: Array, volumes: Array, origins: Array | None, weights: Any, spacing: float) -> Array:
-    """The mass of the start on the states, (N,).
-
-    Without origins it is uniform; a single origin is the first state; several are smoothed over the states around them.
-    """
+    """The mass of the start on the states, (N,): uniform without origins, one origin is the first state, several are
+    smoothed over the states around them."""
     if origins is None:
         return volumes / volumes.sum()
     if len(origins) == 1:
