@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ordiff import datasets, tuning
-from ordiff._check import GraphError, MissingExtraError, OrdiffWarning, ResolutionError, SolveError
+from ordiff._validation import GraphError, MissingExtraError, OrdiffWarning, ResolutionError, SolveError
 from ordiff.fields import Moments, local_moments, mean_curvature, velocity
 from ordiff.geometry import TangentSpaces, balanced_density, kernel_density, knn_density, length_scale, smooth
 from ordiff.graph import NeighborGraph, geodesic_order, threshold_graph

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ordiff._check import Array, IntArray
+from ordiff._validation import Array, IntArray
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.ordering import Ordering
 from ordiff.learning.likelihood import Dynamics
@@ -31,7 +30,7 @@ def write(
 ) -> None:
     """Write a model: the settings of the estimator, the chain, and its fitted numbers and arrays by their names."""
     d, states = chain.dynamics, chain.states
-    members = {name: np.asarray(value) for name, value in arrays.items()} | {
+    members: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()} | {
         "states.points": states.points, "states.volumes": states.volumes, "states.start": states.start,
         "graph.indptr": states.graph.indptr, "graph.indices": states.graph.indices, "graph.sqdist": states.graph.sqdist,
         "dynamics.noise": d.noise, "dynamics.log_weight": d.log_weight, "chain.ordering": chain.ordering,
@@ -53,7 +52,7 @@ def write(
     partial.replace(path)
 
 
-def read(path: str | Path) -> tuple[dict[str, Any], FittedChain, dict[str, Any], dict[str, Array]]:
+def read(path: str | Path) -> tuple[dict[str, Any], FittedChain, dict[str, Any], dict[str, Any]]:
     """Settings, chain, numbers and arrays, as `write` had them."""
     try:
         with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -69,11 +68,11 @@ def read(path: str | Path) -> tuple[dict[str, Any], FittedChain, dict[str, Any],
     return _settings(meta["settings"]), _chain(meta, members), meta["fitted"], members
 
 
-def _chain(meta: dict[str, Any], members: dict[str, Array]) -> FittedChain:
+def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
     points = members["states.points"]
     graph = NeighborGraph(members["graph.indptr"], members["graph.indices"], members["graph.sqdist"], points)
     states = States(
-        points, members["states.volumes"], start=members["states.start"], known_graph=graph, **meta["states"]
+        points, members["states.volumes"], start=members["states.start"], prebuilt_graph=graph, **meta["states"]
     )
 
     def several(prefix: str) -> tuple[Array, ...]:
@@ -108,8 +107,8 @@ def _plain_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """What JSON holds of the settings: a group by its name and its plain members. Functions and arrays are left out."""
     out = {}
     for name, value in settings.items():
-        if is_dataclass(value) and type(value).__name__ in _OF_SETTINGS:
-            members = {key: _plain(one) for key, one in asdict(value).items() if _is_plain(one)}
+        if type(value).__name__ in _OF_SETTINGS:
+            members = {key: _plain(one) for key, one in vars(value).items() if _is_plain(one)}
             out[name] = {"group": type(value).__name__, **members}
         elif _is_plain(value):
             out[name] = _plain(value)

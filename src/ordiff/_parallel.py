@@ -2,7 +2,7 @@
 
 The loops of `_compiled` release the interpreter lock, so threads of `concurrent.futures` are enough. Work is cut into
 pieces by its size alone, never by the number of threads, so that results have the same bits on any number of them.
-Threads are used where a piece takes longer than waking a thread: below `_PIECE` all is done by the caller.
+Threads are used where work takes longer than waking them: below `_SHARED` all is done by the caller.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from functools import lru_cache
+from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import pairwise
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
@@ -40,12 +41,12 @@ else:
 
 
 Range = tuple[int, int]
-Item, Result = TypeVar("Item"), TypeVar("Result")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
-# Multiply-adds of one piece of work, about 0.3 ms: several times what it takes to wake a thread.
-_PIECE = 400_000
-# The most pieces: enough for 16 threads, few enough that handing them out costs nothing.
-_MOST_PIECES = 16
+# Multiply-adds from which work is shared, about 2 ms, ten times what it takes to hand some of it to a thread, and those
+# of a piece; the most pieces: enough for 16 threads.
+_SHARED, _PIECE, _MOST_PIECES = 2_500_000, 400_000, 16
 
 _thread = threading.local()
 
@@ -65,7 +66,7 @@ def _mark_worker() -> None:
     _thread.is_worker = True
 
 
-@lru_cache(maxsize=None)
+@cache
 def _pool(workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="ordiff", initializer=_mark_worker)
 
@@ -75,17 +76,38 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork: a child ma
 
 
 def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """[work(item) for item in items], on several threads. When it ends, by an exception too, no work goes on."""
+    """[work(item) for item in items], on several threads of which the caller is one.
+
+    When it ends, by an exception too, no work goes on. Threads that come too late for an item are not waited for.
+    """
     workers = min(n_threads(), len(items))
     if workers <= 1:
         return [work(item) for item in items]
-    futures = [_pool(workers).submit(work, item) for item in items]
+    results: list[Any] = [None] * len(items)
+    left: SimpleQueue[int] = SimpleQueue()
+    for at in range(len(items)):
+        left.put(at)
+
+    def drain() -> None:
+        with suppress(Empty):
+            while True:
+                at = left.get_nowait()
+                results[at] = work(items[at])
+
+    futures = [_pool(workers - 1).submit(drain) for _ in range(workers - 1)]
+    _thread.is_worker = True  # what the caller's share calls runs serially, as in the others
     try:
-        return [future.result() for future in futures]
-    finally:
+        drain()
         for future in futures:
-            future.cancel()
-        wait(futures)
+            if not future.cancel():
+                future.result()
+    finally:
+        _thread.is_worker = False
+        with suppress(Empty):
+            while True:
+                left.get_nowait()
+        wait([future for future in futures if not future.cancel()])
+    return results
 
 
 def row_ranges(indptr: Any, work_per_edge: int = 1) -> list[Range]:
@@ -108,7 +130,7 @@ def even_ranges(n: int, work: int, most: int = _MOST_PIECES) -> list[Range]:
 
 
 def _pieces(work: int) -> int:
-    return max(1, min(_MOST_PIECES, work // _PIECE))
+    return 1 if work < _SHARED else min(_MOST_PIECES, work // _PIECE)
 
 
 def over_ranges(ranges: list[Range], loop: Callable[..., Any], *args: Any) -> list[Any]:

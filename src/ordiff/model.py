@@ -7,30 +7,27 @@ spacing and radius follow from them. *Learn*: maximum likelihood on the designed
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.interpolate import CubicSpline
 from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ordiff import _check, _io
-from ordiff._check import Array
+from ordiff import _io, _validation
 from ordiff._parallel import one_blas_thread
+from ordiff._validation import Array
 from ordiff.fields import Moments, local_moments
 from ordiff.graph.search import query_tree
 from ordiff.learning.data import Snapshots
 from ordiff.learning.discretise import likelihood_on
 from ordiff.learning.fit import fit, progress_bar
-from ordiff.learning.likelihood import SnapshotLikelihood
-from ordiff.learning.marginal import profile_nats
-from ordiff.learning.optimise import Evaluations, PenalisedLikelihood, minimise
 from ordiff.learning.result import FitResult, FittedChain
 from ordiff.learning.settings import GROUPS, FitSettings, group_of
+from ordiff.learning.uncertainty import LikelihoodProfile, Uncertainty, bootstrap, noise_profile
 from ordiff.passage import fate_probabilities, terminal_sets
 from ordiff.states import States
 
@@ -153,7 +150,7 @@ class SnapshotSDE(BaseEstimator):
 
         times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
         """
-        X = _check.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
+        X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
         settings = FitSettings.of(self)
         data = Snapshots.of(self.start, settings.times, X, times, sample_weight)
         with progress_bar(self.progress) as report, one_blas_thread():
@@ -164,7 +161,8 @@ class SnapshotSDE(BaseEstimator):
 
     def _read(self, settings: FitSettings, data: Snapshots, result: FitResult) -> None:
         """The fitted attributes, at the samples in the user's order."""
-        self._settings, self._data, self._result = settings, data, result
+        self._settings, self._data = settings, data
+        self._result: FitResult | None = result
         self.horizon_ = data.horizon
         self.loss_, self.history_ = result.solution.loss, np.array(result.losses)
         self.n_iter_, self.converged_ = len(result.losses), result.converged
@@ -209,7 +207,7 @@ class SnapshotSDE(BaseEstimator):
 
     def _points(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        return _check.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
+        return _validation.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
 
     def _at(self, X: ArrayLike) -> Any:
         points = self._points(X)
@@ -225,14 +223,16 @@ class SnapshotSDE(BaseEstimator):
     def score(self, X: ArrayLike, times: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """The mean log density of points at their times, weighted by ``sample_weight``: higher is better."""
         logs = self.score_samples(X, times)
-        weights = None if sample_weight is None else _check.nodes(sample_weight, logs.size, "sample_weight")
+        weights = None if sample_weight is None else _validation.nodes(sample_weight, logs.size, "sample_weight")
         return float(np.average(logs, weights=weights))
 
     def simulate(self, n: int, horizon: float | None = None, random_state: Any = None) -> tuple[Array, Array]:
         """Times (T,) and paths (n, T, coordinates) of the learned chain from the start, moving between states."""
         check_is_fitted(self)
-        n = _check.count(n, "n", 1)
-        steps = int(np.ceil((self.horizon_ if horizon is None else _check.positive(horizon, "horizon")) / self.eps_))
+        n = _validation.count(n, "n", 1)
+        steps = int(
+            np.ceil((self.horizon_ if horizon is None else _validation.positive(horizon, "horizon")) / self.eps_)
+        )
         rng = np.random.default_rng(self.random_state if random_state is None else random_state)
         P = self.operator_.matrix
         cumulative = np.cumsum(P.data)
@@ -262,20 +262,11 @@ class SnapshotSDE(BaseEstimator):
         interval holds the levels within 1.92 nats of the best, 95% for one parameter.
         """
         check_is_fitted(self)
-        _check.option(param, "param", ("noise",))
+        _validation.option(param, "param", ("noise",))
         if not isinstance(self.noise, str):
             raise ValueError(f"the noise was given, as {self.noise:g}: it has no profile.")
-        found = None if self._result is None else self._result.solution.parameters.part("noise")
-        if self._result is None or found is None or found[0].basis is None:
-            raise ValueError("a profile needs a model that was fitted here, with a noise in a basis or constant.")
-        solution, at = self._result.solution, found[1].start
-        best = float(np.exp(solution.a[at]))
-        levels = best * np.geomspace(0.5, 2.0, 9) if grid is None else np.unique(np.atleast_1d(np.asarray(grid, float)))
-        if not (levels > 0).all():
-            raise ValueError("the levels of the noise in grid must be positive.")
         with one_blas_thread():
-            nats = profile_nats(solution, at, np.log(levels), Evaluations(), self._settings.solver.tol)
-        return LikelihoodProfile(levels, nats, *_interval(levels, nats, best))
+            return noise_profile(self._fitted_here("a profile").solution, grid, self._settings.solver.tol)
 
     def uncertainty(self, n_boot: int = 0) -> Uncertainty:
         """Standard deviations of ordering and log noise at the samples.
@@ -286,33 +277,15 @@ class SnapshotSDE(BaseEstimator):
         check_is_fitted(self)
         if n_boot == 0:
             return Uncertainty(self.ordering_std_, self.log_noise_std_)
-        if self._result is None:
-            raise ValueError("resampling needs a model that was fitted here, not one loaded from a file.")
-        rng, solution = np.random.default_rng(self.random_state), self._result.solution
+        n_boot, rng = _validation.count(n_boot, "n_boot", 2), np.random.default_rng(self.random_state)
+        solution = self._fitted_here("resampling").solution
         with one_blas_thread():
-            matrix = solution.problem.curvature(solution.fisher)
-            found = [
-                self._resampled(solution.problem, solution.a, matrix, rng)
-                for _ in range(_check.count(n_boot, "n_boot", 2))
-            ]
-        orderings, noises = zip(*found, strict=True)
-        return Uncertainty(np.std(orderings, axis=0, ddof=1), np.std(noises, axis=0, ddof=1))
+            return bootstrap(solution, self.states_.start, self._observed, n_boot, rng, self._settings.solver.tol)
 
-    def _resampled(
-        self, problem: PenalisedLikelihood, a: Array, matrix: Array, rng: np.random.Generator
-    ) -> tuple[Array, Array]:
-        """Ordering and log noise at the samples, learned from one resampled data set."""
-        weights, old = problem.weights, problem.likelihood
-        counts = rng.multinomial(weights.size, weights / weights.sum()).astype(float)
-        likelihood = SnapshotLikelihood(
-            old.graph, old.observation, self.states_.start, old.steps, old.fractions, sample_weight=counts,
-            local=old.local,
-        )  # fmt: skip
-        again = PenalisedLikelihood(likelihood, problem.parameters, counts)
-        a, _ = minimise(again, a, matrix, Evaluations(), 100, self._settings.solver.tol)
-        dynamics = problem.parameters.dynamics(a)
-        l = dynamics.orderings[0] if dynamics.orderings else np.zeros(dynamics.noise.size)
-        return self._observed @ (l - self.states_.start @ l), self._observed @ np.log(dynamics.noise)
+    def _fitted_here(self, what: str) -> FitResult:
+        if self._result is None:
+            raise ValueError(f"{what} needs a model that was fitted here, not one loaded from a file.")
+        return self._result
 
     def fate_probabilities(self, terminal: Any, X: ArrayLike | None = None, *, continuous: bool = False) -> Array:
         """The probability of reaching each terminal set first, from the samples, or from points X: (m, fates).
@@ -396,40 +369,6 @@ def _states_of(members: dict[Any, Any], samples: Array, states: States) -> list[
     return [np.flatnonzero(of_state == k) for k in range(len(members))]
 
 
-@dataclass(frozen=True, eq=False)
-class LikelihoodProfile:
-    """The marginal likelihood along one parameter, in nats below that of the fitted level."""
-
-    levels: Array
-    nats: Array
-    best: float
-    interval: tuple[float, float]  # 0 or infinity where the grid does not reach an end
-
-
-@dataclass(frozen=True, eq=False)
-class Uncertainty:
-    """One standard deviation at the samples: of the ordering (against the start), and of the logarithm of the noise."""
-
-    ordering: Array
-    log_noise: Array
-
-
-def _interval(levels: Array, nats: Array, fitted: float) -> tuple[float, tuple[float, float]]:
-    """The best level, and where the likelihood is 1.92 nats lower on both sides of it."""
-    apart = np.abs(np.log(levels / fitted)) > 1e-3
-    x = np.concatenate([np.log(levels[apart]), [np.log(fitted)]])
-    y = np.concatenate([nats[apart], [0.0]])
-    order = np.argsort(x)
-    x, y = x[order], y[order]
-    fine = np.linspace(x[0], x[-1], 2001)
-    curve = np.interp(fine, x, y) if x.size < 4 else CubicSpline(x, y)(fine)
-    curve = curve - curve.min()
-    inside = np.flatnonzero(curve <= 1.92)
-    low = 0.0 if inside[0] == 0 else float(np.exp(fine[inside[0]]))
-    high = float("inf") if inside[-1] == fine.size - 1 else float(np.exp(fine[inside[-1]]))
-    return float(np.exp(fine[np.argmin(curve)])), (low, high)
-
-
 def _some(indices: Any, most: int = 5) -> str:
     named = ", ".join(str(int(i)) for i in indices[:most])
     return named + (f" and {len(indices) - most} more" if len(indices) > most else "")
@@ -438,20 +377,20 @@ def _some(indices: Any, most: int = 5) -> str:
 def _warn_of_fit(model: SnapshotSDE) -> None:
     """Say what the data cannot tell."""
     if model.unreached_.size:
-        _check.warn(
+        _validation.warn(
             f"the process does not reach {model.unreached_.size} of {len(model.ordering_)} samples "
             f"({_some(model.unreached_)}): they hardly count in the fit. Check whether they are outliers."
         )
     if model.early_.size > 0.2 * len(model.ordering_):
-        _check.warn(
+        _validation.warn(
             f"{model.early_.size} of {len(model.ordering_)} samples were seen before the chain's first step (eps = "
             f"{model.eps_:.3g}) and are not used: give a smaller eps, or leave out the latest times."
         )
     if not model.converged_:
-        _check.warn("the optimum was not confirmed: raise the solver's max_iter, or use stronger smoothness.")
+        _validation.warn("the optimum was not confirmed: raise the solver's max_iter, or use stronger smoothness.")
     spread = model._level_deviation
     if spread > 0.2:
-        _check.warn(
+        _validation.warn(
             f"the level of the noise is known only to a factor of {np.exp(2 * spread):.2g} either way: drift and noise "
             "can hardly be told apart, as happens near a steady state. See model.profile()."
         )

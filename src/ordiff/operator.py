@@ -19,10 +19,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ordiff import _check, _parallel
-from ordiff._check import Array
+from ordiff import _parallel, _validation
 from ordiff._compiled import csr
 from ordiff._parallel import cached_property
+from ordiff._validation import Array
 from ordiff.graph import NeighborGraph
 from ordiff.graph.layout import as_columns
 
@@ -55,7 +55,7 @@ class Generator(ABC):
 
     def adjoint(self, f: ArrayLike) -> Array:
         """L* f = q Lᵀ (f/q), on density values f. For uniform sampling it is Lᵀ f."""
-        f = _check.functions(f, self.graph.n_points)
+        f = _validation.functions(f, self.graph.n_points)
         q = self.density if f.ndim == 1 else self.density[:, None]
         return q * self._transposed(f / q)
 
@@ -77,20 +77,20 @@ class MarkovChain(Generator):
 
     def generator(self, f: ArrayLike) -> Array:
         """L f = (P f − f)/ε."""
-        return self._increment(_check.functions(f, self.graph.n_points)) / self.eps
+        return self._increment(_validation.functions(f, self.graph.n_points)) / self.eps
 
     def _transposed(self, g: Array) -> Array:
         return (self._push(g) - g) / self.eps
 
     def backward(self, f: ArrayLike, steps: int = 1) -> Array:
         """P^steps f: the expectation of f after ``steps`` steps of length ε, from every sample."""
-        f = _check.functions(f, self.graph.n_points)
-        return self._steps(f, _check.count(steps, "steps", 0), forward=False)
+        f = _validation.functions(f, self.graph.n_points)
+        return self._steps(f, _validation.count(steps, "steps", 0), forward=False)
 
     def forward(self, mass: ArrayLike, steps: int = 1) -> Array:
         """(Pᵀ)^steps mass: where a probability mass on the samples is after ``steps`` steps."""
-        mass = _check.functions(mass, self.graph.n_points, "mass")
-        return self._steps(mass, _check.count(steps, "steps", 0), forward=True)
+        mass = _validation.functions(mass, self.graph.n_points, "mass")
+        return self._steps(mass, _validation.count(steps, "steps", 0), forward=True)
 
     def _steps(self, f: Array, steps: int, *, forward: bool) -> Array:
         """A new array."""
@@ -99,7 +99,7 @@ class MarkovChain(Generator):
         return f if steps else f.copy()
 
     def __matmul__(self, f: ArrayLike) -> Array:
-        return self._pull(_check.functions(f, self.graph.n_points))
+        return self._pull(_validation.functions(f, self.graph.n_points))
 
     @property
     @abstractmethod
@@ -238,7 +238,12 @@ class Product(MarkovChain):
     """P = P_1 P_2 … P_r, applied factor by factor; the product is never formed."""
 
     def __init__(
-        self, factors: tuple[MarkovOperator, ...], eps: float, *, kernel: Any = None, undirected: Callable[[], Generator]
+        self,
+        factors: tuple[MarkovOperator, ...],
+        eps: float,
+        *,
+        kernel: Any = None,
+        undirected: Callable[[], Generator],
     ) -> None:
         self._factors, self.eps, self.kernel, self._undirected = factors, eps, kernel, undirected
         self.graph, self.density = factors[0].graph, factors[0].density

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import ordiff
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.plot import BLUE, RED, Embedding, running, samples_of, units
 from ordiff.plot.binning import grid_arrows, loss_range
 from ordiff.plot.style import drift_unit, noise_unit
@@ -34,7 +34,7 @@ def require() -> Any:
     try:
         import plotly.graph_objects as go
     except ImportError:
-        raise _check.missing_extra("plotly", "report", "a report") from None
+        raise _validation.missing_extra("plotly", "report", "a report") from None
     return go
 
 
@@ -86,13 +86,13 @@ def write(
     if m > MAX_POINTS:
         rows = np.sort(np.random.default_rng(random_state).choice(m, MAX_POINTS, replace=False))
         notes = f"{MAX_POINTS} of {m} samples are drawn, chosen at random; all were used in the fit.\n{notes}".rstrip()
-    t = None if times is None else _check.nodes(times, m, "times")
+    t = None if times is None else _validation.nodes(times, m, "times")
     figures = [
         _map(model, rows, t, length, time, columns),
         _noise(model, rows, truth.get("noise"), units(noise_unit(length, time))),
     ]
     if "ordering" in truth:
-        figures.append(_truth(model, rows, _check.nodes(truth["ordering"], m, "truth")))
+        figures.append(_truth(model, rows, _validation.nodes(truth["ordering"], m, "truth")))
     figures.append(_history(model))
     summary = "\n".join(text for text in (model.summary(length, time), notes) if text)
     path = Path(path)
@@ -243,7 +243,7 @@ def _noise(model: SnapshotSDE, rows: Any, truth: ArrayLike | None, unit: str) ->
     marker = {"color": BLUE, "size": 4, "opacity": 0.5}
     figure.add_trace(_markers(len(rows))(x=x, y=y, mode="markers", marker=marker, name="learned"))
     if truth is not None:
-        true = _rounded(_check.nodes(truth, len(model.noise_), "truth")[order])
+        true = _rounded(_validation.nodes(truth, len(model.noise_), "truth")[order])
         marker = {"color": RED, "size": 3}
         figure.add_trace(_markers(len(rows))(x=x, y=true, mode="markers", marker=marker, name="truth"))
     figure.update_layout(

@@ -9,7 +9,7 @@ import pytest
 import ordiff as od
 from ordiff.cli import main
 from ordiff.experiments import Learned
-from ordiff.model import LikelihoodProfile
+from ordiff.learning.uncertainty import LikelihoodProfile
 
 
 @pytest.fixture(scope="session")

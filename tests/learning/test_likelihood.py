@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-
-import ordiff as od
 from ordiff.inference.objective import Dynamics, Objective, Observation
 from ordiff.inference.times import time_quadrature, time_weights
+
+import ordiff as od
 
 FLOOR = 1e-5
 FRACTIONS = ((1.0,), (0.5, 1.0), (0.2, 0.6, 1.0))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-import ordiff as od
 from ordiff.inference.objective import Dynamics, Objective, Observation
 from ordiff.inference.optimise import Problem, log_volume, metric, optimise, settle, settle_field
 from ordiff.inference.parameters import TARGETS, Block, Parameters
 from ordiff.inference.regularise import Action
 from ordiff.inference.times import time_weights
+
+import ordiff as od
 
 N, EPS, STEPS = 60, 0.1, 6
 

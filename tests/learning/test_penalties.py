@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ordiff.inference.regularise import Action, Gradient, Laplacian, Spectral
 from scipy.special import ive
 
 import ordiff as od
-from ordiff.inference.regularise import Action, Gradient, Laplacian, Spectral
 
 
 def plane(rng, m=150):

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from ordiff import plot
-from ordiff.model import LikelihoodProfile
+from ordiff.learning.uncertainty import LikelihoodProfile
 
 
 def rendered(ax) -> bytes:

@@ -1,8 +1,8 @@
 """What samples get from the time slices of a chain, and back.
 
 Blocks of time slices are (N, C), a row of C slices per state, so that a state's slices are one short vector; steps work
-on (N, F), a column per phase. Samples see states through B (indptr, indices, data) or, without it, sample i is the state
-place[i].
+on (N, F), a column per phase. Samples see states through B (indptr, indices, data) or, without it, sample i is the
+state place[i].
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def accumulate_likelihood(  # type: ignore[no-untyped-def]
 def accumulate_adjoint(  # type: ignore[no-untyped-def]
     start, stop, sample, first, last, column, weight, offset, place, indptr, indices, data, table, log, slope, out,
 ):  # fmt: skip
-    """The transpose of `accumulate_likelihood`: out_j += Σ_i slope_i W_ir B_ij (times p̂_i(r) in the log-linear form)."""
+    """The transpose of `accumulate_likelihood`: out_j += Σ_i slope_i W_ir B_ij, times p̂_i(r) in the log-linear form."""
     value, share, bits = np.empty(table.shape[1]), np.empty(table.shape[1]), np.empty(table.shape[1], np.int64)
     for v in range(start, stop):
         i = sample[v]
@@ -166,3 +166,27 @@ def score_slice(start, stop, sample, share, place, indptr, indices, data, change
                 b, here = share[v] * data[e], change[indices[e]]
                 for c in range(target.size):
                     target[c] += b * here[c]
+
+
+@loop
+def ordering_change(start, stop, here, moved, along, U, PU, pushed, out):  # type: ignore[no-untyped-def]
+    """pushed = here − moved PU and out = along U on these states: (N, F, K) from (N, F) and (N, K)."""
+    for i in range(start, stop):
+        u, pu = U[i], PU[i]
+        for f in range(here.shape[1]):
+            a, b = moved[i, f], along[i, f]
+            source, target, change = here[i, f], pushed[i, f], out[i, f]
+            for c in range(u.size):
+                target[c] = source[c] - a * pu[c]
+                change[c] = b * u[c]
+
+
+@loop
+def row_change(start, stop, mass, U, out):  # type: ignore[no-untyped-def]
+    """out = mass U on these states: (N, F, K) from (N, F) and (N, K)."""
+    for i in range(start, stop):
+        u = U[i]
+        for f in range(mass.shape[1]):
+            a, target = mass[i, f], out[i, f]
+            for c in range(u.size):
+                target[c] = a * u[c]

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ordiff import _check
+from ordiff import _validation
 from ordiff.cli.output import can_show_progress, collect_warnings, results_in
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
 
     plot.require()  # before the computation, not after it
     report.require()
-    m = _check.count(options.samples, "--samples", 50)
+    m = _validation.count(options.samples, "--samples", 50)
     if not options.quiet:
         print(f"Learning the NL process from {m} points, each observed once at a known time ...", flush=True)
     notes: list[str] = []

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ordiff import _check
+from ordiff import _validation
 
 
 def refuse_overwriting(folder: Path, names: Sequence[str], force: bool) -> None:
@@ -40,11 +40,11 @@ def results_in(folder: Path) -> Iterator[Path]:
 def collect_warnings(notes: list[str]) -> Iterator[None]:
     """Append our warnings to the notes, each once; other warnings are issued again on leaving."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", _check.OrdiffWarning)
+        warnings.simplefilter("always", _validation.OrdiffWarning)
         yield
     for warning in caught:
         text = f"Warning: {warning.message}"
-        if issubclass(warning.category, _check.OrdiffWarning):
+        if issubclass(warning.category, _validation.OrdiffWarning):
             notes += [text] if text not in notes else []
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ordiff import _check
+from ordiff import _validation
 from ordiff.cli.tables import DataTable, as_numeric, is_number
 
 
@@ -58,7 +58,7 @@ def _read_parquet(path: Path) -> DataTable:
     try:
         parquet = import_module("pyarrow.parquet")
     except ImportError:
-        raise _check.missing_extra("pyarrow", "parquet", "reading Parquet") from None
+        raise _validation.missing_extra("pyarrow", "parquet", "reading Parquet") from None
     table = parquet.read_table(path)  # its errors are ValueErrors
     columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
     return DataTable.from_arrays(path, columns)

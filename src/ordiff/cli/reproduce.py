@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ordiff import _check
+from ordiff import _validation
 from ordiff.cli.options import add_output_options
 from ordiff.cli.output import collect_warnings, refuse_overwriting, results_in
 
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     plot.require()  # before the computation, not after it
     cases = tuple(_CASES) if options.case == "all" else (options.case,)
     refuse_overwriting(options.out, [f"{name}.md" for name in (*cases, "table")], options.force)
-    seeds = range(_check.count(options.seeds, "--seeds", 1))
+    seeds = range(_validation.count(options.seeds, "--seeds", 1))
     all_numbers: list[Number] = []
     for case in cases:
         if not options.quiet:

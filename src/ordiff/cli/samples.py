@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.cli.readers import read_table
 from ordiff.cli.tables import DataTable, enumerate_names
 
@@ -74,7 +74,7 @@ def _fit_pca(X: Array, n_components: int, seed: int) -> PCA:
     from sklearn.decomposition import PCA
 
     most = min(X.shape)
-    n_components = _check.count(n_components, "--pca", 1, most, f"There are {most}.")
+    n_components = _validation.count(n_components, "--pca", 1, most, f"There are {most}.")
     return PCA(n_components, random_state=seed).fit(X)
 
 

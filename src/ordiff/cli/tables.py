@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ordiff._check import Array
+from ordiff._validation import Array
 
 _MISSING = {"", "na", "n/a", "nan", "none", "null"}
 # How a column without a name is called by our reader, by pandas, and by pyarrow.

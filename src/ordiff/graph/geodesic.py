@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.graph.graph import NeighborGraph
 
 
@@ -33,12 +33,12 @@ def geodesic_order(graph: NeighborGraph, start: ArrayLike) -> Array:
             )
         return graph.geodesic(array)
     if array.shape == (graph.n_points,) and n != graph.n_points:
-        mass = _check.nodes(array, graph.n_points, "start")
+        mass = _validation.nodes(array, graph.n_points, "start")
         if not mass.any():
             raise ValueError("start is a mass of 0 at every sample.")
         return graph.geodesic(np.flatnonzero(mass), mass[mass != 0])
-    X = _check.need_points(graph.X, "a start given by its coordinates")
-    point = _check.nodes(array, X.shape[1], "start")
+    X = _validation.need_points(graph.X, "a start given by its coordinates")
+    point = _validation.nodes(array, X.shape[1], "start")
     distance = np.linalg.norm(X - point, axis=1)
     nearest = int(np.argmin(distance))
     typical = float(np.sqrt(np.median(graph.reach)))

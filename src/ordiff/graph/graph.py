@@ -12,11 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _parallel
-from ordiff._check import Array, GraphError, IntArray
+from ordiff import _parallel, _validation
 from ordiff._compiled import csr
 from ordiff._compiled import graph as loops
 from ordiff._parallel import cached_property
+from ordiff._validation import Array, GraphError, IntArray
 from ordiff.graph import search
 from ordiff.graph.layout import Layout, offsets
 
@@ -75,16 +75,16 @@ class NeighborGraph:
         >>> graph.indices[graph.indptr[0] : graph.indptr[1]]
         array([0, 1, 2], dtype=int32)
         """
-        X = _check.points(X).copy()
+        X = _validation.points(X).copy()
         if (k is None) == (radius is None):
             raise ValueError("give either k (neighbours per point) or radius, not both or neither.")
-        _check.option(method, "method", ("auto", "exact", "approximate"))
+        _validation.option(method, "method", ("auto", "exact", "approximate"))
         if k is not None:
-            k = _check.count(k, "k", 1, len(X) - 1, f"There are only {len(X)} points.")
+            k = _validation.count(k, "k", 1, len(X) - 1, f"There are only {len(X)} points.")
             return cls._build_k(X, k, method, random_state)
         if method == "approximate":
             raise ValueError('method="approximate" finds k neighbours; with a radius the search is exact.')
-        return cls._build_radius(X, np.full(len(X), _check.positive(radius, "radius")))
+        return cls._build_radius(X, np.full(len(X), _validation.positive(radius, "radius")))
 
     @classmethod
     def _build_k(cls, X: Array, k: int, method: str, random_state: int | None) -> NeighborGraph:
@@ -176,7 +176,7 @@ class NeighborGraph:
         dtype = csr.index_dtype(rows.size)
         indptr = np.searchsorted(rows, np.arange(m + 1)).astype(dtype)
         if X is not None:
-            X = _check.points(X).copy()
+            X = _validation.points(X).copy()
             if len(X) != m:
                 raise ValueError(f"X has {len(X)} points, but D is {m} by {m}.")
         return cls(indptr, columns.astype(dtype), distance[order] ** 2, X)
@@ -212,8 +212,8 @@ class NeighborGraph:
         """
         from scipy.sparse.csgraph import dijkstra
 
-        sources = _check.indices(sources, self.n_points, "sources")
-        w = np.ones(sources.size) if weights is None else _check.nodes(weights, sources.size, "weights")
+        sources = _validation.indices(sources, self.n_points, "sources")
+        w = np.ones(sources.size) if weights is None else _validation.nodes(weights, sources.size, "weights")
         if not ((w >= 0).all() and w.sum() > 0):
             raise ValueError("weights must not be negative, and not all 0.")
         lengths = self.matrix(np.sqrt(self._sqdist))
@@ -224,8 +224,8 @@ class NeighborGraph:
         if lost.any():
             raise GraphError(
                 f"{lost.sum()} of {self.n_points} samples cannot be reached from the start, the first at index "
-                f"{int(np.argmax(lost))}: the graph has {describe_components(self)}. Use more neighbours, or a rule that joins the "
-                "parts; `threshold_graph` says which."
+                f"{int(np.argmax(lost))}: the graph has {describe_components(self)}. Use more neighbours, or a rule "
+                "that joins the parts; `threshold_graph` says which."
             )
         return total
 
@@ -341,5 +341,3 @@ def describe_components(graph: NeighborGraph) -> str:
     shown = [str(size) for size in sizes[:5]] + (["…"] if sizes.size > 5 else [])
     listed = ", ".join(shown[:-1]) + " and " + shown[-1] if len(shown) > 1 else shown[0]
     return f"{sizes.size} part{'s' if sizes.size > 1 else ''} of {listed} samples"
-
-

@@ -12,10 +12,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ordiff import _parallel
-from ordiff._check import Array, IntArray
 from ordiff._compiled import csr
 from ordiff._compiled import graph as loops
 from ordiff._parallel import cached_property
+from ordiff._validation import Array, IntArray
 
 Indices = NDArray[np.unsignedinteger[Any]]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ordiff import _check, _parallel
-from ordiff._check import Array, IntArray
+from ordiff import _parallel, _validation
+from ordiff._validation import Array, IntArray
 
 # Up to this many coordinates a k-d tree beats comparing all pairs.
 _TREE_DIMENSION = 15
@@ -33,12 +33,15 @@ def query_tree(tree: Any, X: Array, k: Any, bound: float = np.inf) -> tuple[Arra
     """Distances and indices of the k nearest points of a SciPy cKDTree, as its ``query`` has them; k: a number, or a
     list of ranks."""
     width = len(k) if isinstance(k, list) else k
-    ranges = _parallel.even_ranges(len(X), len(X) * width * _VISIT)
-    found = _parallel.parallel_map(
-        lambda rows: tree.query(X[rows[0] : rows[1]], k, distance_upper_bound=bound), ranges
-    )
-    distances, indices = zip(*found, strict=True)
-    return np.concatenate(distances), np.concatenate(indices)
+    shape = (len(X), width) if isinstance(k, list) or k > 1 else (len(X),)
+    distances, indices = np.empty(shape), np.empty(shape, np.intp)
+
+    def query(start: int, stop: int) -> None:
+        found = tree.query(X[start:stop], k, distance_upper_bound=bound)
+        distances[start:stop], indices[start:stop] = found
+
+    _parallel.over_ranges(_parallel.even_ranges(len(X), len(X) * width * _VISIT), query)
+    return distances, indices
 
 
 def count_within(tree: Any, X: Array, radius: Any) -> NDArray[np.intp]:
@@ -129,7 +132,7 @@ def _descent(X: Array, k: int, random_state: int | None) -> Iterator[tuple[IntAr
     try:
         from pynndescent import NNDescent
     except ImportError:
-        raise _check.missing_extra("pynndescent", "approximate", 'method="approximate"') from None
+        raise _validation.missing_extra("pynndescent", "approximate", 'method="approximate"') from None
     # The descent finds the nearest of a list well and its tail less well: ask for more than is kept.
     index = NNDescent(X, n_neighbors=min(len(X), k + max(10, k // 2)), random_state=random_state)
     found = index.neighbor_graph[0][:, :k]

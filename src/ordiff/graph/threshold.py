@@ -6,8 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.graph.graph import NeighborGraph, describe_components
 
 RULES = ("knn", "and", "or", "cknn")
@@ -28,13 +28,13 @@ def threshold_graph(X: ArrayLike, k: int = 10, rule: str = "cknn", delta: float 
     >>> od.threshold_graph(x, k=3).n_components
     1
     """
-    X = _check.points(X).copy()
-    k = _check.count(k, "k", 1, len(X) - 1, f"There are only {len(X)} points.")
-    delta = _check.positive(delta, "delta")
-    _check.option(rule, "rule", RULES)
+    X = _validation.points(X).copy()
+    k = _validation.count(k, "k", 1, len(X) - 1, f"There are only {len(X)} points.")
+    delta = _validation.positive(delta, "delta")
+    _validation.option(rule, "rule", RULES)
     graph = _by_rule(X, k, rule, delta)
     if graph.n_components > 1:
-        _check.warn(f"the graph has {describe_components(graph)}. {_joining_value(X, k, rule, graph)}")
+        _validation.warn(f"the graph has {describe_components(graph)}. {_joining_value(X, k, rule, graph)}")
     return graph
 
 
@@ -47,7 +47,7 @@ def _by_rule(X: Array, k: int, rule: str, delta: float) -> NeighborGraph:
         pattern = sp.csr_array(pattern.multiply(pattern.T) if rule == "and" else pattern + pattern.T)
         return NeighborGraph._finish(pattern.indptr, pattern.indices, X, near._order)
     # r_k is 1-Lipschitz, so d ≤ δ√(r_i r_j) implies d ≤ δ√(r_i (r_i + d)), that is d ≤ c r_i
-    r = _check.apart(near.radius(k), k, "threshold is 0")
+    r = _validation.apart(near.radius(k), k, "threshold is 0")
     c = 0.5 * (delta**2 + np.sqrt(delta**4 + 4 * delta**2))
     wide = NeighborGraph._build_radius(X, c * r * (1 + 1e-12))
     # with room for the rounding of √, so that mutual k-th neighbours are kept

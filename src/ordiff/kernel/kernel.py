@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
 from ordiff._compiled.csr import EMPTY
+from ordiff._validation import Array
 from ordiff.geometry import balanced_density, intrinsic_dimension, knn_density, usual_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.bandwidth import Bandwidth
 from ordiff.kernel.metric import Metric
 from ordiff.kernel.ordering import as_orderings
-from ordiff.kernel.profile import Gaussian, Profile, as_profile
-from ordiff.kernel.terms import PatternRows, edge_terms, softmax, terms_on
+from ordiff.kernel.profile import Gaussian, Profile, as_profile, checked_log_values
+from ordiff.kernel.resolution import warn_if_cut, warn_if_stuck
+from ordiff.kernel.terms import PatternRows, edge_terms, empty_row, softmax, terms_on
 from ordiff.operator import MarkovOperator
 
 # Neighbours of the density estimate behind density="knn": few, so that it follows the fluctuations of the sampling.
@@ -60,15 +61,15 @@ class Kernel:
             value = getattr(self, name)
             if value is not None and not isinstance(value, Bandwidth | Metric):
                 object.__setattr__(self, name, np.array(value))
-        _check.number(self.beta, "beta")
+        _validation.number(self.beta, "beta")
         if self.noise_right is not None and self.beta != 1.0:
             raise ValueError("give noise_right or beta, not both: each defines the bandwidth at the far point.")
         if self.basis is not None and self.anisotropy is None:
             raise ValueError("basis is the frame of the anisotropy: give anisotropy too.")
         if self.normal_weight != "auto":
-            _check.positive(self.normal_weight, "normal_weight")
+            _validation.positive(self.normal_weight, "normal_weight")
         if self.dimension is not None:
-            _check.count(self.dimension, "dimension", 1)
+            _validation.count(self.dimension, "dimension", 1)
         if self.noise is None:
             raise ValueError("noise is None; give a positive number or an (m,) array.")
 
@@ -83,7 +84,7 @@ class Kernel:
         """The metric at the samples; None for the Euclidean one."""
         if self.anisotropy is None or isinstance(self.anisotropy, Metric):
             return self.anisotropy
-        X = _check.need_points(graph.X, "anisotropic diffusion")
+        X = _validation.need_points(graph.X, "anisotropic diffusion")
         metric = Metric.make(X, self.anisotropy, self.basis, self.normal_factor)
         rank = metric.variances.shape[1]
         if rank < X.shape[1] and self.basis is None and rank < (d := self.dimension_on(graph)):
@@ -160,13 +161,13 @@ class Kernel:
         weight: w, (m,), a further positive factor at the far point (for instance the square root of a target density).
         self_weight: a positive factor on K_ii: below 1, a chain on few samples stays put less often.
         """
-        eps = _check.positive(eps, "eps")
-        alpha = _check.number(alpha, "alpha")
-        self_weight = _check.positive(self_weight, "self_weight")
+        eps = _validation.positive(eps, "eps")
+        alpha = _validation.number(alpha, "alpha")
+        self_weight = _validation.positive(self_weight, "self_weight")
         q = self.density_on(graph, density)
         log_weight = -alpha * np.log(q) if np.ptp(q) > 0 and alpha != 0 else EMPTY
         if weight is not None:
-            weight = _check.node_or_scalar(weight, graph.n_points, "weight", positive=True).copy()
+            weight = _validation.node_or_scalar(weight, graph.n_points, "weight", positive=True).copy()
             log_weight = np.log(weight) + (log_weight if log_weight.size else 0.0)
         kernel = self.on(graph)
         data = kernel.transition(graph, eps, log_weight, self_weight)
@@ -178,20 +179,20 @@ class Kernel:
     def _warn_of_step(self, graph: NeighborGraph, op: MarkovOperator) -> None:
         """Tell when the step is too long for the graph, or too short for the sampling."""
         d = self.known_dimension or (1 if graph.X is None else intrinsic_dimension(graph))
-        _check.warn_if_cut(graph.horizon, op.eps * self.widest_on(graph), op.eps, d)
-        _check.warn_if_stuck(op.staying(), op.eps, graph.spacing / self.bandwidth_on(graph).diffusion())
+        warn_if_cut(graph.horizon, op.eps * self.widest_on(graph), op.eps, d)
+        warn_if_stuck(op.staying(), op.eps, graph.spacing / self.bandwidth_on(graph).diffusion())
 
     def density_on(self, graph: NeighborGraph, density: ArrayLike | str | None) -> Array:
         """The sampling density at the samples, up to a factor."""
         if density is None:
             return np.ones(graph.n_points)
         if isinstance(density, str):
-            _check.option(density, "density", ("knn", "balanced"))
+            _validation.option(density, "density", ("knn", "balanced"))
             d = self.dimension_on(graph)
             if density == "balanced":
                 return balanced_density(graph, dimension=d)
             return knn_density(graph, k=usual_neighbors(graph, _DENSITY_NEIGHBORS), dimension=d)
-        return _check.node_or_scalar(density, graph.n_points, "density", positive=True)
+        return _validation.node_or_scalar(density, graph.n_points, "density", positive=True)
 
     def transition(
         self, graph: NeighborGraph, eps: float, log_weight: Array, self_weight: float = 1.0, *, strict: bool = True
@@ -205,7 +206,7 @@ class Kernel:
 
         def log_kernel(start: int, stop: int) -> Array:
             u = terms.log_kernel(rows, start, stop, edge_terms(functions, graph, start, stop))
-            return _check.log_values(profile.log_value(u), u.size, profile) if terms.clamp else u
+            return checked_log_values(profile.log_value(u), u.size, profile) if terms.clamp else u
 
         P, failed = softmax(
             log_kernel,
@@ -215,7 +216,7 @@ class Kernel:
             threaded=all(ordering.form.pure for _, ordering in functions),  # type: ignore[union-attr]
         )
         if failed >= 0 and strict:
-            raise _check.empty_row(_first_empty(graph, P), eps)
+            raise empty_row(_first_empty(graph, P), eps)
         return P
 
 

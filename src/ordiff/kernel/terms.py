@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ordiff import _check, _parallel
-from ordiff._check import Array, IntArray
+from ordiff import _parallel, _validation
 from ordiff._compiled import transition as loops
 from ordiff._compiled.csr import EMPTY
+from ordiff._validation import Array, IntArray, ResolutionError
 from ordiff.graph import NeighborGraph
 from ordiff.graph.layout import Indices, Layout
 from ordiff.kernel.metric import Metric
-from ordiff.kernel.ordering import Field, Ordering, Table
+from ordiff.kernel.ordering import Field, Ordering, Tabulated
 from ordiff.kernel.profile import Gaussian, as_profile
 
 if TYPE_CHECKING:
@@ -29,12 +29,23 @@ if TYPE_CHECKING:
 # Edges of a block of rows whose log K is in flight: 1 MiB, so that it stays in cache.
 _BLOCK = 131_072
 
-NO_TABLE, NO_VECTORS = np.empty((0, 0)), np.empty((0, 0, 0))
-NO_SELECT = np.empty((0, 0), np.uint32)
+NO_TABLE = np.empty((0, 0))
 
 
-def _absent(empty: Array) -> Any:
-    return field(default_factory=lambda: empty)
+def _empty() -> Array:
+    return EMPTY
+
+
+def _no_table() -> Array:
+    return NO_TABLE
+
+
+def _no_vectors() -> Array:
+    return np.empty((0, 0, 0))
+
+
+def _no_select() -> NDArray[np.uint32]:
+    return np.empty((0, 0), np.uint32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,25 +77,25 @@ class KernelTerms:
 
     eps: float
     left: Array  # (m,)
-    right: Array = _absent(EMPTY)
-    constant: Array = _absent(EMPTY)  # c, (m,)
-    tables: Array = _absent(NO_TABLE)  # (T, m) values of orderings
-    select: Array = _absent(NO_SELECT)  # (K, m) the row of the tables that each ordering reads at each sample
-    slope: Array = _absent(NO_TABLE)  # (K, m)
-    field: Array = _absent(NO_TABLE)  # (m, n)
-    X: Array = _absent(NO_TABLE)  # (m, n), where field or metric are
-    frame: Array = _absent(NO_VECTORS)  # (m, d, n)
-    stiffness: Array = _absent(NO_TABLE)  # (m, d)
-    normal: Array = _absent(EMPTY)  # (m,)
+    right: Array = field(default_factory=_empty)
+    constant: Array = field(default_factory=_empty)  # c, (m,)
+    tables: Array = field(default_factory=_no_table)  # (T, m) values of orderings
+    select: NDArray[np.uint32] = field(default_factory=_no_select)  # (K, m) the table of each ordering
+    slope: Array = field(default_factory=_no_table)  # (K, m)
+    vectors: Array = field(default_factory=_no_table)  # (m, n), a vector field
+    X: Array = field(default_factory=_no_table)  # (m, n), where field or metric are
+    frame: Array = field(default_factory=_no_vectors)  # (m, d, n)
+    stiffness: Array = field(default_factory=_no_table)  # (m, d)
+    normal: Array = field(default_factory=_empty)  # (m,)
     clamp: bool = False
 
     def sorted(self, layout: Layout) -> KernelTerms:
         """The same with all arrays in the order of a layout."""
-        by_sample = ("left", "right", "constant", "field", "X", "frame", "stiffness", "normal")
+        by_sample = ("left", "right", "constant", "vectors", "X", "frame", "stiffness", "normal")
         by_table = ("tables", "select", "slope")
-        order = layout.order
-        changes = {name: np.take(a, order, axis=0) for name in by_sample if (a := getattr(self, name)).size}
-        changes |= {name: np.take(a, order, axis=1) for name in by_table if (a := getattr(self, name)).size}
+        changes: dict[str, Any] = {}
+        for axis, names in enumerate((by_sample, by_table)):
+            changes |= {name: np.take(a, layout.order, axis) for name in names if (a := getattr(self, name)).size}
         return replace(self, **changes)
 
     def log_kernel(self, rows: PatternRows, start: int, stop: int, edges: Array = EMPTY) -> Array:
@@ -92,7 +103,7 @@ class KernelTerms:
         out = np.empty(rows.indptr[stop] - rows.indptr[start])
         loops.log_kernel(
             start, stop, rows.indptr, rows.indices, rows.rows, rows.begins, rows.sqdist, self.eps, self.X, self.frame,
-            self.stiffness, self.normal, self.tables, self.select, self.slope, self.field, self.constant, self.left,
+            self.stiffness, self.normal, self.tables, self.select, self.slope, self.vectors, self.constant, self.left,
             self.right, self.clamp, edges, out,
         )  # fmt: skip
         return out
@@ -132,10 +143,10 @@ def softmax(
 class _OrderTerms:
     """The orderings as tables, as one vector field, and as functions that are evaluated edge by edge."""
 
-    tables: Array = _absent(NO_TABLE)
-    select: Array = _absent(NO_SELECT)
-    slope: Array = _absent(NO_TABLE)
-    field: Array | None = None
+    tables: Array = field(default_factory=_no_table)
+    select: NDArray[np.uint32] = field(default_factory=_no_select)
+    slope: Array = field(default_factory=_no_table)
+    vectors: Array | None = None
     functions: tuple[tuple[Array, Ordering], ...] = ()  # (τ/κ, ordering)
 
 
@@ -152,7 +163,7 @@ def terms_on(kernel: Kernel, graph: NeighborGraph, eps: float) -> tuple[KernelTe
     else:
         order = _coupled_order(kernel, graph, slopes)
     divisor = -0.5 if gaussian else profile.second_moment(kernel.dimension_on(graph))
-    needs_X = metric is not None or order.field is not None
+    needs_X = metric is not None or order.vectors is not None
     terms = KernelTerms(
         eps,
         left=bandwidth.left / divisor,
@@ -161,8 +172,8 @@ def terms_on(kernel: Kernel, graph: NeighborGraph, eps: float) -> tuple[KernelTe
         tables=order.tables,
         select=order.select,
         slope=order.slope,
-        field=NO_TABLE if order.field is None else np.ascontiguousarray(order.field),
-        X=_check.need_points(graph._X, "a vector field or anisotropy") if needs_X else NO_TABLE,
+        vectors=NO_TABLE if order.vectors is None else np.ascontiguousarray(order.vectors),
+        X=_validation.need_points(graph._X, "a vector field or anisotropy") if needs_X else NO_TABLE,
         clamp=not gaussian,
     )
     if metric is not None:
@@ -174,28 +185,28 @@ def _uncoupled_order(kernel: Kernel, graph: NeighborGraph, metric: Metric, slope
     """Σ_k (τ_k/κ_k) ⟨A⁻¹∇l_k, y − x⟩: drift μ beside an anisotropy."""
     if not slopes:
         return _OrderTerms()
-    return _OrderTerms(field=metric.raised(_drift(kernel, graph, slopes), -1))
+    return _OrderTerms(vectors=metric.raised(_drift(kernel, graph, slopes), -1))
 
 
 def _coupled_order(kernel: Kernel, graph: NeighborGraph, slopes: list[Array]) -> _OrderTerms:
     """Σ_k (τ_k/κ_k) Δl_k, each in the cheapest form that it has."""
     tables: list[Array] = []
     select, slope, functions = [], [], []
-    field: Array | None = None
+    vectors: Array | None = None
     for s, ordering in zip(slopes, kernel.ordering, strict=True):
-        if isinstance(ordering.form, Table):
+        if isinstance(ordering.form, Tabulated):
             select.append(ordering.form.row + np.uint32(sum(map(len, tables))))
             tables.append(ordering.form.values)
             slope.append(s)
         elif isinstance(ordering.form, Field):
-            shape = _check.need_points(graph.X, "a vector field").shape
-            vectors = s[:, None] * _check.node_vectors(ordering.form.vectors, shape, "V")
-            field = vectors if field is None else field + vectors
+            shape = _validation.need_points(graph.X, "a vector field").shape
+            one = s[:, None] * _validation.node_vectors(ordering.form.vectors, shape, "V")
+            vectors = one if vectors is None else vectors + one
         else:
             functions.append((s, ordering))
     if not tables:
-        return _OrderTerms(field=field, functions=tuple(functions))
-    return _OrderTerms(np.concatenate(tables), np.array(select), np.array(slope), field, tuple(functions))
+        return _OrderTerms(vectors=vectors, functions=tuple(functions))
+    return _OrderTerms(np.concatenate(tables), np.array(select), np.array(slope), vectors, tuple(functions))
 
 
 def _constant(
@@ -232,3 +243,11 @@ def edge_terms(functions: Functions, graph: NeighborGraph, start: int, stop: int
 
 def _edge_sum(functions: Functions, graph: NeighborGraph, i: Any, j: Any) -> Array:
     return np.asarray(sum(s[i] * ordering.differences(graph, i, j) for s, ordering in functions))
+
+
+def empty_row(index: int, eps: float) -> ResolutionError:
+    return ResolutionError(
+        f"row {index} of the kernel has no finite mass at eps = {eps:g}: with these dynamics sample {index} "
+        "reaches none of its neighbours. Use a larger eps or noise, more neighbours, a smaller speed, "
+        'or the "gaussian" profile, which never vanishes.'
+    )

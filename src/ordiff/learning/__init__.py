@@ -16,4 +16,5 @@ optimise      preconditioned L-BFGS
 marginal      the noise at the optimum of its marginal likelihood
 fit           the stages of a fit: look, design, learn, read
 result        the chain that was learned, and what is read from it
+uncertainty   the likelihood along the noise, and resampling
 """

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.kernel import Kernel
-from ordiff.kernel.ordering import Ordering, Table, as_orderings
+from ordiff.kernel.ordering import Ordering, Tabulated, as_orderings
 from ordiff.learning.data import Snapshots
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.parameters import ParameterBlock, Parameters
@@ -67,11 +67,11 @@ class GivenOrderings:
                 )
             found = as_orderings(ordering)
         else:
-            values = _check.nodes(ordering, len(data.X), "ordering")
+            values = _validation.nodes(ordering, len(data.X), "ordering")
             return cls((values if states.are_samples else states.from_samples(data.X, values),))
         tables, local = [], []
         for one in found:
-            plain = isinstance(one.form, Table) and len(one.form.values) == 1 and not isinstance(one.scale, str)
+            plain = isinstance(one.form, Tabulated) and len(one.form.values) == 1 and not isinstance(one.scale, str)
             if plain and "ordering" not in settings.learn:
                 tables.append(one.form.values[0])  # type: ignore[union-attr]
             else:
@@ -265,6 +265,6 @@ def _gradient_matrix(states: States) -> Any:
 
 
 def _laplacian_matrix(states: States, eps: float) -> Any:
-    with _check.silent():
+    with _validation.silent():
         op = Kernel(dimension=states.dimension).operator(states.graph, eps, density=1 / states.volumes)
     return LaplacianPenalty(op).matrix

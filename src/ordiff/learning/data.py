@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.learning.settings import TimeDensity
 
 
@@ -38,10 +38,10 @@ class Snapshots:
                 )
             t, horizon = None, float(design.horizon)
         else:
-            t = _check.times(times, m)
+            t = _checked_times(times, m)
             horizon = float(t.max()) if design.horizon is None else float(design.horizon)
-            _check.within_horizon(t, horizon)
-        w = np.ones(m) if weights is None else _check.nodes(weights, m, "sample_weight")
+            _check_horizon(t, horizon)
+        w = np.ones(m) if weights is None else _validation.nodes(weights, m, "sample_weight")
         if not ((w >= 0).all() and w.any()):
             raise ValueError("sample_weight must not be negative, and not all zero.")
         _warn_of_weights(w)
@@ -54,7 +54,7 @@ class Snapshots:
         if (times is None) != (self.times is None):
             raise ValueError("give times for these points just when the model was fitted with times.")
         m = len(X)
-        t = None if times is None else _check.times(times, m)
+        t = None if times is None else _checked_times(times, m)
         horizon = self.horizon if t is None else max(self.horizon, float(t.max()))
         return replace(self, X=X, times=t, weights=np.ones(m), horizon=horizon)
 
@@ -77,7 +77,7 @@ class Snapshots:
 def _warn_of_weights(w: Array) -> None:
     mean = float(w[w > 0].mean())
     if not 0.1 <= mean <= 10:
-        _check.warn(
+        _validation.warn(
             f"sample_weight counts samples, and these have a mean of {mean:.2g}: what is known, and how smooth the "
             "fields are, is judged as for so many samples in all. If that is not meant, scale them to a mean of 1."
         )
@@ -85,7 +85,7 @@ def _warn_of_weights(w: Array) -> None:
 
 def _warn_of_times(t: Array | None) -> None:
     if t is not None and t.max() > t.min() > 0.5 * t.max():
-        _check.warn(
+        _validation.warn(
             f"all samples were seen between {t.min():.6g} and {t.max():.6g}, and the start is at time 0. If the start "
             "is where the earliest samples are, count the times from there: times - times.min()."
         )
@@ -108,14 +108,56 @@ def _start(start: Any, X: Array) -> tuple[Array, Array]:
                 f"start = {array.tolist()} may be a point or {n} samples: write a point with decimals "
                 f"({array.astype(float).tolist()}), and samples as a mask."
             )
-        rows = _check.indices(array, m, "start")
+        rows = _validation.indices(array, m, "start")
         return X[rows], np.full(rows.size, 1 / rows.size)
     if array.shape == (m,) and n != m:
-        mass = _check.nodes(array, m, "start")
+        mass = _validation.nodes(array, m, "start")
         if not ((mass >= 0).all() and mass.any()):
             raise ValueError("start is a mass on the samples: it must not be negative, and not all 0.")
         rows = np.flatnonzero(mass)
         return X[rows], mass[rows] / mass.sum()
-    point = _check.nodes(array, n, "start")
-    _check.near_samples(point, X, "start")
+    point = _validation.nodes(array, n, "start")
+    _check_near_samples(point, X, "start")
     return point[None, :], np.ones(1)
+
+
+def _checked_times(values: ArrayLike, m: int) -> Array:
+    """Times of the samples, (m,), or windows (m, 2), none negative."""
+    array = _validation.as_float(values, "times")
+    if array.shape not in ((m,), (m, 2)):
+        raise ValueError(
+            f"times must have one value per sample, shape ({m},), or a window each, shape ({m}, 2); "
+            f"got shape {array.shape}."
+        )
+    _validation.finite(array, "times")
+    earliest = array if array.ndim == 1 else array[:, 0]
+    if (earliest < 0).any():
+        at = int(np.argmax(earliest < 0))
+        raise ValueError(f"times must not be negative: the start is at time 0. It is {earliest[at]:g} at index {at}.")
+    if array.ndim == 2 and (array[:, 1] < array[:, 0]).any():
+        at = int(np.argmax(array[:, 1] < array[:, 0]))
+        raise ValueError(f"the window of sample {at} ends before it begins: {array[at].tolist()}.")
+    if not array.max() > 0:
+        raise ValueError("all times are 0: there is nothing to learn from the start alone.")
+    return array
+
+
+def _check_horizon(t: Array, horizon: float) -> None:
+    beyond = (t if t.ndim == 1 else t[:, 1]) > horizon * (1 + 1e-9)
+    if beyond.any():
+        at = int(np.argmax(beyond))
+        raise ValueError(
+            f"{beyond.sum()} times are outside [0, {horizon:g}], the first at index {at}: {np.max(t[at]):g}. "
+            "Raise the horizon, or leave it out."
+        )
+
+
+def _check_near_samples(point: Array, X: Array, name: str) -> None:
+    """The point is no farther from the samples than they are from each other."""
+    distance = float(np.sqrt(((X - point) ** 2).sum(axis=1).min()))
+    size = float(np.sqrt(((X - X.mean(axis=0)) ** 2).sum(axis=1).max()))
+    if distance > 0.5 * size:
+        raise ValueError(
+            f"{name} = {point.tolist()} is far from all samples: the nearest is {distance:.3g} away, and they spread "
+            f"over {2 * size:.3g}. Check its coordinates and units."
+        )

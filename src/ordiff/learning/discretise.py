@@ -14,8 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import cKDTree
 
-from ordiff import _check
-from ordiff._check import Array, GraphError
+from ordiff import _validation
+from ordiff._validation import Array, GraphError
 from ordiff.graph.search import query_tree
 from ordiff.learning.data import Snapshots
 from ordiff.learning.likelihood import SnapshotLikelihood
@@ -128,7 +128,7 @@ def design(settings: FitSettings, data: Snapshots, coarse: FittedChain) -> tuple
     spacing = _spacing(settings, data, coarse, eps, low)
     states = _states(settings, data, spacing)
     if states.spacing > 1.01 * spacing:
-        _check.warn(
+        _validation.warn(
             f"few samples lie between the start and the others: to bridge the gap the states are {states.spacing:.3g} "
             f"apart, where the noise asks for {spacing:.3g}. The noise may come out too large; samples that fill the "
             "gap would mend it, or the earliest samples as the start (a mask)."

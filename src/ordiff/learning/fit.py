@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ordiff import _check
-from ordiff._check import Array, GraphError
+from ordiff import _validation
+from ordiff._validation import Array, GraphError
 from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.learning.blocks import GivenOrderings, parametrise
 from ordiff.learning.data import Snapshots
@@ -67,7 +67,7 @@ def progress_bar(show: bool) -> Iterator[Report | None]:
     try:
         from tqdm import tqdm
     except ImportError:
-        raise _check.missing_extra("tqdm", "progress", "a progress bar") from None
+        raise _validation.missing_extra("tqdm", "progress", "a progress bar") from None
     with tqdm(unit=" evaluations", desc="learning") as bar:
 
         def report(_: int, loss: float) -> None:
@@ -278,7 +278,7 @@ def _marginal_noise(solution: Solution, evaluations: Evaluations, tol: float) ->
     if found is None or found[0].basis is None:
         return solution
     block, part = found
-    if block.basis.shape[1] == 1:
+    if part.stop - part.start == 1:
         return maximize_marginal(solution, part.start, evaluations, tol)
     if block.strength > 0:  # without smoothness much of a field is not known at all
         return marginal_newton_step(solution, part, evaluations, tol)

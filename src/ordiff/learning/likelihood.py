@@ -24,9 +24,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _parallel
-from ordiff._check import Array
+from ordiff import _parallel, _validation
 from ordiff._compiled import csr
+from ordiff._validation import Array
 from ordiff.graph import NeighborGraph
 from ordiff.learning.observation import Observation, sparse_rows
 from ordiff.learning.slices import (
@@ -66,9 +66,9 @@ class Dynamics:
 
     def check(self, n: int, n_local: int) -> None:
         """Every part has the shape of n states and is finite; called once, before anything is learned."""
-        _check.positive(self.eps, "eps")
-        _check.node_or_scalar(self.noise, n, "noise", positive=True)
-        if _check.number(self.self_weight, "self_weight") < 0:
+        _validation.positive(self.eps, "eps")
+        _validation.node_or_scalar(self.noise, n, "noise", positive=True)
+        if _validation.number(self.self_weight, "self_weight") < 0:
             raise ValueError(f"self_weight must not be negative; got {self.self_weight:g}.")
         _same_number(self.orderings, self.slopes, "slopes", "orderings")
         if len(self.local_slopes) != n_local:
@@ -78,9 +78,9 @@ class Dynamics:
             )
         for name in ("orderings", "slopes", "local_slopes"):
             for values in getattr(self, name):
-                _check.node_or_scalar(values, n, name)
+                _validation.node_or_scalar(values, n, name)
         if self.log_weight is not None:
-            _check.nodes(self.log_weight, n, "log_weight")
+            _validation.nodes(self.log_weight, n, "log_weight")
 
 
 @dataclass(frozen=True)
@@ -118,11 +118,11 @@ class SnapshotLikelihood:
     ) -> None:
         n = graph.n_points
         self.graph, self.observation = graph, observation
-        self.steps = _check.count(steps, "steps", 1)
+        self.steps = _validation.count(steps, "steps", 1)
         self.fractions = _fractions(fractions)
-        self.local = tuple(_check.node_vectors(values, (graph.n_edges,), "local") for values in local)
+        self.local = tuple(_validation.node_vectors(values, (graph.n_edges,), "local") for values in local)
         self.pattern = ChainPattern(graph, self.local)
-        self.initial = self.pattern.inner(_check.nodes(initial, n, "initial"))
+        self.initial = self.pattern.inner(_validation.nodes(initial, n, "initial"))
         if not ((self.initial >= 0).all() and self.initial.any()):
             raise ValueError("initial must be masses, not negative and not all 0.")
         started = np.flatnonzero(self.initial)
@@ -144,16 +144,16 @@ class SnapshotLikelihood:
         B = self._place_matrix(observation.places, m)
         if B is None and m != n:
             raise ValueError(f"without places every sample is a state, but there are {m} samples and {n} states.")
-        self._floor = _check.number(observation.floor, "floor")
+        self._floor = _validation.number(observation.floor, "floor")
         if self._floor < 0:
             raise ValueError(f"floor must not be negative; got {self._floor:g}.")
         self._offset = csr.EMPTY  # δ v, in the log-linear form
         if observation.volumes is not None:
             if B is None or self._floor == 0:
                 raise ValueError("the log-linear form (volumes given) needs places and a positive floor.")
-            volumes = _check.node_or_scalar(observation.volumes, n, "volumes", positive=True)
+            volumes = _validation.node_or_scalar(observation.volumes, n, "volumes", positive=True)
             self._offset = self._floor * self.pattern.inner(volumes)
-        weight = np.ones(m) if sample_weight is None else _check.nodes(sample_weight, m, "sample_weight")
+        weight = np.ones(m) if sample_weight is None else _validation.nodes(sample_weight, m, "sample_weight")
         if not ((weight >= 0).all() and weight.any()):
             raise ValueError("sample_weight must not be negative, and not all 0.")
         # samples, too, are kept in the order of the states that they are near

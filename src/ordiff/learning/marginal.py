@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ordiff._check import Array
+from ordiff._validation import Array
 from ordiff.learning.optimise import Evaluations, Mask, PenalisedLikelihood, Solution, minimise, solution_at
 
 # Directions in which a field is moved to the optimum of its marginal likelihood.

@@ -14,8 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ def time_weights(times: ArrayLike, slice_times: ArrayLike, *, first: int = 0) ->
            [0.  , 1.  , 0.  ]])
     """
     slices = _ascending(slice_times)
-    first = _check.count(first, "first", 0, slices.size - 1)
-    t = np.atleast_1d(_check.functions(times, np.size(times), "times"))
+    first = _validation.count(first, "first", 0, slices.size - 1)
+    t = np.atleast_1d(_validation.functions(times, np.size(times), "times"))
     outside = (t < 0) | (t > slices[-1] * (1 + 1e-12))
     if outside.any():
         at = int(np.argmax(outside))
@@ -125,7 +125,7 @@ def window_weights(windows: Array, slice_times: ArrayLike, *, first: int = 0) ->
 
 
 def _ascending(slice_times: ArrayLike) -> Array:
-    slices = np.atleast_1d(_check.functions(slice_times, np.size(slice_times), "slice_times"))
+    slices = np.atleast_1d(_validation.functions(slice_times, np.size(slice_times), "slice_times"))
     if slices.size < 2 or not (np.diff(slices) > 0).all():
         raise ValueError("slice_times must be two or more ascending numbers.")
     return slices

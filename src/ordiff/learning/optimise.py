@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
-from ordiff._check import Array
+from ordiff._validation import Array
 from ordiff.learning.likelihood import SnapshotLikelihood
 from ordiff.learning.parameters import Parameters
 from ordiff.learning.scores import scores

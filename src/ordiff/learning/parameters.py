@@ -1,9 +1,9 @@
 """What is learned: fields on the states, each by its coefficients.
 
-A `ParameterBlock` is one learned quantity. Its coefficients a give z = U a on the states (U the identity, a column of ones, or
-a basis), and z gives the quantity: z itself for an ordering, exp(z) for what is positive (noise, speed, scale, eps,
-density), with z kept within a limit of its centre by a smooth limiter, and √(exp(2z) + floor²) for a noise field that
-the states do not resolve below a floor. `Parameters` puts the blocks together: from one vector of coefficients to
+A `ParameterBlock` is one learned quantity. Its coefficients a give z = U a on the states (U the identity, a column of
+ones, or a basis), and z gives the quantity: z itself for an ordering, exp(z) for what is positive (noise, speed, scale,
+eps, density), with z kept within a limit of its centre by a smooth limiter, and √(exp(2z) + floor²) for a noise field
+that the states do not resolve below a floor. `Parameters` puts the blocks together: from one vector of coefficients to
 `Dynamics`, and from its gradient back.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ordiff._check import Array
+from ordiff._validation import Array
 from ordiff.learning.likelihood import Dynamics, DynamicsGradient
 from ordiff.learning.scores import Directions
 

@@ -19,9 +19,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
 from ordiff._parallel import cached_property
+from ordiff._validation import Array
 from ordiff.geometry import TangentSpaces
 from ordiff.operator import MarkovOperator
 
@@ -81,7 +81,7 @@ class SpectralPenalty(QuadraticPenalty):
     """
 
     def __init__(self, values: ArrayLike, weights: ArrayLike | None = None) -> None:
-        mu = _check.nodes(values, np.size(values), "values")
+        mu = _validation.nodes(values, np.size(values), "values")
         w = np.ones(mu.size) if weights is None else _weights(weights, mu.size)
         super().__init__(sp.csr_array(sp.diags_array(np.sqrt(w) * mu)))
 
@@ -126,7 +126,7 @@ def _like(value: Any, derivative: Array) -> Any:
 def _weights(weights: ArrayLike | None, m: int) -> Array:
     if weights is None:
         return np.full(m, 1.0 / m)
-    w = _check.nodes(weights, m, "weights")
+    w = _validation.nodes(weights, m, "weights")
     if (w < 0).any():
         raise ValueError(f"weights must not be negative; it is {w.min():g} at index {int(np.argmin(w))}.")
     return w

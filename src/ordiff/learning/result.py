@@ -8,9 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
 from ordiff._parallel import cached_property
+from ordiff._validation import Array
 from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
@@ -35,7 +35,8 @@ class Posterior:
 
     @classmethod
     def of(cls, solution: Solution) -> Posterior:
-        found, C = [], solution.covariance
+        found: list[tuple[Array | None, Array | None]] = []
+        C = solution.covariance
         for target in ("ordering", "noise"):
             part = solution.parameters.part(target)
             if part is None:
@@ -85,7 +86,7 @@ class FittedChain:
         kernel = Kernel(orderings, noise=d.noise, dimension=self.states.dimension)
         q = 1 / self.states.volumes
         weight = None if d.log_weight is None else np.exp(d.log_weight + self.alpha * np.log(q))
-        with _check.silent():
+        with _validation.silent():
             return kernel.operator(self.states.graph, d.eps, q, self.alpha, weight, d.self_weight)
 
     @cached_property

@@ -19,10 +19,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ordiff import _check, _parallel
-from ordiff._check import Array
+from ordiff import _parallel, _validation
 from ordiff._compiled import csr
 from ordiff._compiled import likelihood as loops
+from ordiff._validation import Array
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood, positive_likelihood
 from ordiff.learning.slices import ForwardStore, LikelihoodAccumulator, PooledAccumulator, Workspace, place_arrays
 from ordiff.learning.transition import ChainRows, TransitionMatrix
@@ -54,7 +54,7 @@ def scores(
     """∂ log likelihood_i / ∂a for changes U a of the dynamics, (m, K) or, for some ``rows``, (len(rows), K)."""
     chain = likelihood.transition(dynamics)
     m = likelihood.n_samples
-    wanted = np.arange(m) if rows is None else _check.indices(rows, m, "rows")
+    wanted = np.arange(m) if rows is None else _validation.indices(rows, m, "rows")
     weights = likelihood.slice_weights(likelihood.inner_samples(wanted))
     accumulator = weights.accumulator(Workspace())
     masses = likelihood.forward(chain, accumulator, ForwardStore.everything(likelihood.schedule, Workspace()))
@@ -76,7 +76,7 @@ def _changes(
         raise ValueError("there are more directions of orderings or slopes than the dynamics have.")
 
     def inner(U: Array, name: str) -> Array:
-        return np.ascontiguousarray(chain.pattern.inner(_check.functions(U, n, name).reshape(n, -1)))
+        return np.ascontiguousarray(chain.pattern.inner(_validation.functions(U, n, name).reshape(n, -1)))
 
     found: list[OrderingChange | RowChange] = []
     for k, U in enumerate(d.orderings):
@@ -167,8 +167,9 @@ class OrderingChange:
 
     def step(self, sensitivity: Sensitivity, s: int, here: Array) -> tuple[Array, Array]:
         """From step s to the next: what is yet to be pushed by Pᵀ, and what is added to it, (N, F, K) each."""
-        pushed = here - self.moved[s][:, :, None] * self.PU[:, None, :]
-        return pushed, self.along[s][:, :, None] * self.U[:, None, :]
+        pushed, out = np.empty_like(here), np.empty_like(here)
+        loops.ordering_change(0, len(here), here, self.moved[s], self.along[s], self.U, self.PU, pushed, out)
+        return pushed, out
 
 
 @dataclass(frozen=True)
@@ -180,9 +181,7 @@ class RowChange:
     firsts: tuple[Array, ...]  # R of every phase on the rows of the start
 
     @classmethod
-    def make(
-        cls, sensitivity: Sensitivity, derivative: Callable[[ChainRows, float], Array], U: Array
-    ) -> RowChange:
+    def make(cls, sensitivity: Sensitivity, derivative: Callable[[ChainRows, float], Array], U: Array) -> RowChange:
         """derivative(rows, eps): ∂ log K on the edges of rows whose step is eps."""
         chain = sensitivity.chain
         rows, start, eps = chain.pattern.rows, chain.start, chain.parameters.eps
@@ -203,8 +202,9 @@ class RowChange:
         return np.stack([chain.launch_with(R, moved) for R in self.firsts], axis=1)
 
     def step(self, sensitivity: Sensitivity, s: int, here: Array) -> tuple[Array, Array]:
-        out = np.zeros_like(here)
-        sensitivity.push_add(self.RT, sensitivity.masses[s][:, :, None] * self.U[:, None, :], out)
+        moved, out = np.empty_like(here), np.zeros_like(here)
+        loops.row_change(0, len(here), sensitivity.masses[s], self.U, moved)
+        sensitivity.push_add(self.RT, moved, out)
         return here, out
 
 
@@ -223,7 +223,7 @@ class ScoreAccumulator:
         self.schedule, self.dtype, self.likelihood = w.schedule, dtype, likelihood
         *places, data = place_arrays(w.B, w.place)
         self.places = (*places, data.astype(dtype))
-        self.pooled = w.by_step.astype(dtype) if isinstance(accumulator, PooledAccumulator) else None
+        self.pooled = accumulator.weights.by_step.astype(dtype) if isinstance(accumulator, PooledAccumulator) else None
         self.scale: Array | None = None  # 1/(p + δv), (S, N, F), in the log-linear form
         if isinstance(accumulator, LikelihoodAccumulator):
             if accumulator.weights.offset.size:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.states import States
 
 # The quantities that can be learned; of given orderings, global and local, the speed or the scale.
@@ -40,10 +40,10 @@ class DesignedStates:
     max_states: int = 4000
 
     def __post_init__(self) -> None:
-        _auto_or(self.spacing, "spacing", _check.positive)
+        _auto_or(self.spacing, "spacing", _validation.positive)
         _check_dimension(self.dimension)
-        _auto_or(self.n_neighbors, "n_neighbors", lambda value, name: _check.count(value, name, 5))
-        _check.count(self.max_states, "max_states", 100)
+        _auto_or(self.n_neighbors, "n_neighbors", lambda value, name: _validation.count(value, name, 5))
+        _validation.count(self.max_states, "max_states", 100)
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ class SampleStates:
 
     def __post_init__(self) -> None:
         if isinstance(self.density, str):
-            _check.option(self.density, "density", ("kernel", "knn", "balanced"))
+            _validation.option(self.density, "density", ("kernel", "knn", "balanced"))
         _check_dimension(self.dimension)
-        _auto_or(self.n_neighbors, "n_neighbors", lambda value, name: _check.count(value, name, 5))
-        _check.number(self.alpha, "alpha")
+        _auto_or(self.n_neighbors, "n_neighbors", lambda value, name: _validation.count(value, name, 5))
+        _validation.number(self.alpha, "alpha")
 
 
 @dataclass(frozen=True)
@@ -93,18 +93,20 @@ class TimeDensity:
 
     def __post_init__(self) -> None:
         if isinstance(self.density, str):
-            _check.option(self.density, "density", ("uniform",))
+            _validation.option(self.density, "density", ("uniform",))
         elif self.density is not None and not callable(self.density):
             raise ValueError(f'density must be a function of an array of times, or "uniform"; got {self.density!r}.')
         if self.horizon is not None:
-            _check.positive(self.horizon, "horizon")
+            _validation.positive(self.horizon, "horizon")
 
     def at(self, t: Array) -> Array:
         """The density at times t, 0 after the horizon."""
+        if self.density is None:
+            raise ValueError("the density of the times is not known: a function is not kept in a file, so set it anew.")
         assert self.horizon is not None
         inside = np.minimum(t, self.horizon)
-        values = np.ones_like(t) if self.density == "uniform" else np.asarray(self.density(inside))  # type: ignore[operator]
-        return values * (t <= self.horizon)
+        values = self.density(inside) if callable(self.density) else np.ones_like(t)
+        return np.asarray(values) * (t <= self.horizon)
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,8 @@ class Smoothness:
         for name in ("ordering", "noise"):
             _auto_or(getattr(self, name), name, _not_negative)
         if self.basis is not None:
-            _auto_or(self.basis, "basis", lambda value, name: _check.count(value, name, 2))
-        _check.option(self.speed, "speed", ("constant", "field"))
+            _auto_or(self.basis, "basis", lambda value, name: _validation.count(value, name, 2))
+        _validation.option(self.speed, "speed", ("constant", "field"))
         _not_negative(self.action, "action")
 
 
@@ -161,10 +163,10 @@ class Solver:
     n_starts: int = 2
 
     def __post_init__(self) -> None:
-        _auto_or(self.eps, "eps", _check.positive)
-        _check.count(self.max_iter, "max_iter", 1)
-        _check.positive(self.tol, "tol")
-        _check.count(self.n_starts, "n_starts", 1)
+        _auto_or(self.eps, "eps", _validation.positive)
+        _validation.count(self.max_iter, "max_iter", 1)
+        _validation.positive(self.tol, "tol")
+        _validation.count(self.n_starts, "n_starts", 1)
 
 
 # The parameters of `SnapshotSDE` that are groups, with what None stands for; and those that can be named for states.
@@ -252,7 +254,7 @@ def _states_settings(value: Any) -> StatesSettings:
     if isinstance(value, DesignedStates | SampleStates | States):
         return value
     if isinstance(value, str):
-        _check.option(value, "states", tuple(STATES))
+        _validation.option(value, "states", tuple(STATES))
         return STATES[value]()
     raise ValueError(f'states must be "designed", "samples", DesignedStates, SampleStates or States; got {value!r}.')
 
@@ -266,11 +268,11 @@ def _checked_learn(learn: Any) -> frozenset[str]:
 
 def _checked_noise(noise: Any, learn: frozenset[str]) -> str | float:
     if isinstance(noise, str):
-        _check.option(noise, "noise", ("field", "constant"))
+        _validation.option(noise, "noise", ("field", "constant"))
         if "noise" not in learn:
             raise ValueError(f"the noise is neither given (noise=1.4) nor learned; learn is {tuple(sorted(learn))!r}.")
         return noise
-    value = _check.positive(noise, "noise")
+    value = _validation.positive(noise, "noise")
     if learn == {"noise"}:
         raise ValueError(f"the noise is given as {value:g}: nothing is left to learn.")
     return value
@@ -278,7 +280,7 @@ def _checked_noise(noise: Any, learn: frozenset[str]) -> str | float:
 
 def _check_dimension(dimension: Any) -> None:
     if dimension is not None:
-        _check.count(dimension, "dimension", 1)
+        _validation.count(dimension, "dimension", 1)
 
 
 def _auto_or(value: Any, name: str, check: Callable[[Any, str], Any]) -> None:
@@ -287,5 +289,5 @@ def _auto_or(value: Any, name: str, check: Callable[[Any, str], Any]) -> None:
 
 
 def _not_negative(value: Any, name: str) -> None:
-    if _check.number(value, name) < 0:
+    if _validation.number(value, name) < 0:
         raise ValueError(f"{name} must not be negative; got {value!r}.")

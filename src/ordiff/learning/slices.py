@@ -19,9 +19,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ordiff import _parallel
-from ordiff._check import Array
 from ordiff._compiled import csr
 from ordiff._compiled import likelihood as loops
+from ordiff._validation import Array
 
 # Buffers that samples are scattered to side by side; a fixed number, so that sums do not depend on the threads.
 _MOST_BUFFERS = 4

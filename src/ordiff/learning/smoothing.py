@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ordiff._check import Array
+from ordiff._validation import Array
 from ordiff.learning.parameters import Parameters
 
 # Up to this many coefficients the penalty matrix is dense.

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ordiff import _check, _parallel
-from ordiff._check import Array
+from ordiff import _parallel
 from ordiff._compiled import csr
 from ordiff._compiled import transition as loops
 from ordiff._parallel import cached_property
+from ordiff._validation import Array
 from ordiff.graph import NeighborGraph
 from ordiff.graph.layout import Layout, TransposedPattern
-from ordiff.kernel.terms import KernelTerms, PatternRows, softmax
+from ordiff.kernel.terms import KernelTerms, PatternRows, empty_row, softmax
 from ordiff.learning.slices import Workspace
 
 
@@ -180,7 +180,7 @@ class ChainRows:
 
 
 class ChainPattern:
-    """The edges of a graph in the order of its layout, by rows and by columns; local orderings are (E,) on its edges."""
+    """The edges of a graph in the order of its layout, by rows and by columns; local orderings are (E,) on them."""
 
     def __init__(self, graph: NeighborGraph, local: tuple[Array, ...] = ()) -> None:
         self.layout: Layout = graph.layout
@@ -241,7 +241,7 @@ class TransitionMatrix:
 
     def _check(self, failed: int) -> None:
         if failed >= 0:
-            raise _check.empty_row(int(self.pattern.layout.order[failed]), self.parameters.eps)
+            raise empty_row(int(self.pattern.layout.order[failed]), self.parameters.eps)
 
     def launch(self, mass: Array) -> Array:
         """The first step of every phase from a mass on the rows of the start, (N, F)."""

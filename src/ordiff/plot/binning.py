@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ordiff._check import Array
+from ordiff._validation import Array
 
 
 def cells(Y: Array, W: Array, bins: int) -> tuple[tuple[Array, Array], Array, Any]:

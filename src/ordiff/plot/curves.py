@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.plot.binning import loss_range, running
 from ordiff.plot.style import BLUE, RED, axes_or_new, marker_size, noise_unit, units
 
 if TYPE_CHECKING:
-    from ordiff.model import LikelihoodProfile, SnapshotSDE
+    from ordiff.learning.uncertainty import LikelihoodProfile
+    from ordiff.model import SnapshotSDE
 
 
 def noise(
@@ -28,7 +29,7 @@ def noise(
 ) -> Any:
     """The noise against the ordering (or ``against``), its band of ±2 standard deviations, and the truth if known."""
     ax = axes_or_new(ax)
-    x = model.ordering_ if against is None else _check.nodes(against, len(model.noise_), "against")
+    x = model.ordering_ if against is None else _validation.nodes(against, len(model.noise_), "against")
     ax.scatter(x, model.noise_, s=marker_size(len(x)), color=BLUE, alpha=0.35, linewidths=0, rasterized=True)
     log = np.log(model.noise_)
     std = model.log_noise_std_
@@ -39,7 +40,7 @@ def noise(
         at, middle = running(x, model.noise_)
     ax.plot(at, middle, color=BLUE, lw=1.8, label="learned, median")
     if truth is not None:
-        line = running(x, _check.nodes(truth, len(x), "truth"))
+        line = running(x, _validation.nodes(truth, len(x), "truth"))
         ax.plot(*line, color=RED, lw=1.6, ls="--", label="truth")
     ax.set(xlabel=xlabel, ylabel=f"noise ρ{units(noise_unit(length, time))}", ylim=(0, None))
     ax.legend(fontsize=7, frameon=False)
@@ -83,7 +84,7 @@ def truth(true: ArrayLike, estimate: ArrayLike, ax: Any = None, *, std: ArrayLik
     """True against estimated values, with the diagonal. Returns the Axes."""
     ax = axes_or_new(ax, 4.4, 4.2)
     x = np.asarray(true, dtype=np.float64)
-    y = _check.nodes(estimate, len(x), "estimate")
+    y = _validation.nodes(estimate, len(x), "estimate")
     if std is not None:
         ax.errorbar(x, y, 2 * np.asarray(std), fmt="none", ecolor=BLUE, alpha=0.12, elinewidth=0.6, rasterized=True)
     ax.scatter(x, y, s=marker_size(len(x)), color=BLUE, alpha=0.5, linewidths=0, rasterized=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.graph import NeighborGraph
 
 
@@ -54,5 +54,5 @@ def samples_of(data: Any) -> Array:
         return np.asarray(data.samples_)
     graph_or_points = getattr(data, "graph", data)
     if isinstance(graph_or_points, NeighborGraph):
-        return _check.need_points(graph_or_points.X, "drawing")
-    return _check.points(graph_or_points, minimum=1)
+        return _validation.need_points(graph_or_points.X, "drawing")
+    return _validation.points(graph_or_points, minimum=1)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.fields import velocity
 from ordiff.operator import MarkovOperator
 from ordiff.plot.binning import cells, grid_arrows
@@ -66,7 +66,7 @@ def drift(
 
     Of a model what it learned; of an operator its displacement against that of its symmetric part.
     """
-    _check.option(kind, "kind", ("arrows", "streamlines"))
+    _validation.option(kind, "kind", ("arrows", "streamlines"))
     X = samples_of(model)
     V = velocity(model, "symmetric") if isinstance(model, MarkovOperator) else model.drift_
     ax = axes_or_new(ax)

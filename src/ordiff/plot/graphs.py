@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.geometry import TangentSpaces
 from ordiff.graph import NeighborGraph
 from ordiff.plot.style import BLUE, GREEN, RED, SEQUENTIAL, axes_or_new, new_figure
@@ -15,7 +15,7 @@ from ordiff.plot.style import BLUE, GREEN, RED, SEQUENTIAL, axes_or_new, new_fig
 
 def graph(neighbor_graph: NeighborGraph, values: Array | None = None, ax: Any = None, label: str = "") -> Any:
     """The edges of a neighbour graph over the first two coordinates, samples coloured by values. Returns the Axes."""
-    X = _check.need_points(neighbor_graph.X, "drawing a graph")
+    X = _validation.need_points(neighbor_graph.X, "drawing a graph")
     ax = axes_or_new(ax, 5, 4.2)  # says what to install when there is no matplotlib
     from matplotlib.collections import LineCollection
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ordiff._check import Array
+from ordiff._validation import Array
 from ordiff.plot.curves import profile, truth
 from ordiff.plot.fields import field
 from ordiff.plot.style import BLUE, GREEN, ORANGE, PURPLE, RED, new_figure

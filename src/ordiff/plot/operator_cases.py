@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ordiff._check import Array
+from ordiff._validation import Array
 from ordiff.plot.style import BLUE, COLOURS, DIVERGING, ORANGE, RED, SEQUENTIAL, new_figure
 
 if TYPE_CHECKING:

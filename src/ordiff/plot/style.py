@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ordiff import _check
+from ordiff import _validation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +23,7 @@ def require() -> type[Figure]:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise _check.missing_extra("matplotlib", "plot", "drawing") from None
+        raise _validation.missing_extra("matplotlib", "plot", "drawing") from None
     return Figure
 
 

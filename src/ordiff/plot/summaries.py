@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ordiff._check import Array
+from ordiff._validation import Array
 from ordiff.plot.curves import history, noise, truth
 from ordiff.plot.embedding import Embedding, samples_of
 from ordiff.plot.fields import drift, field, landscape

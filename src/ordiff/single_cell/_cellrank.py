@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ordiff import _check
+from ordiff import _validation
 from ordiff.single_cell._key import PCA, PSEUDOTIME
 from ordiff.single_cell._operator import OperatorOptions, compute_operator
 from ordiff.single_cell._read import check_anndata
@@ -19,7 +19,7 @@ def define_kernel() -> Any:
     try:
         from cellrank.kernels import UnidirectionalKernel
     except ImportError:
-        raise _check.MissingExtraError(
+        raise _validation.MissingExtraError(
             "OrdiffKernel needs cellrank, which ordiff does not install: pip install 'cellrank>=2.0'."
         ) from None
 

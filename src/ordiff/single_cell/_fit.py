@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
@@ -76,7 +76,7 @@ def fit(
     check_writable(adata, copy)
     X = representation(adata, use_rep, n_pcs)
     times = numeric_column(adata, time_key, "time")
-    origin = float(times.values.min()) if time_origin is None else _check.number(time_origin, "time_origin")
+    origin = float(times.values.min()) if time_origin is None else _validation.number(time_origin, "time_origin")
     start = _find_start(adata, X, times, root)
     model = _learn(X, times.values - origin, start, options)
     op, step_settings = _operator_on_cells(model, X, n_neighbors)
@@ -120,7 +120,7 @@ def _operator_on_cells(model: SnapshotSDE, X: Array, n_neighbors: int | None) ->
     kernel = Kernel(Ordering(model.ordering_), noise=model.noise_)
     q = kernel.density_on(graph, "balanced")
     step, settings = choose_step(kernel, graph, q)
-    with _check.silent():  # `choose_step` has warned already
+    with _validation.silent():  # `choose_step` has warned already
         return kernel.operator(graph, step, q), settings
 
 
@@ -162,10 +162,10 @@ def _find_start(adata: AnnData, X: Array, times: Times, root: Any) -> Any:
             raise ValueError(f"root = {root!r} is the name of {found.size} cells; give one cell's name or number.")
         return int(found[0])
     if np.ndim(root) == 0:
-        return int(_check.indices(root, len(X), "root")[0])
+        return int(_validation.indices(root, len(X), "root")[0])
     if np.shape(root) == (len(X),) and np.asarray(root).dtype == bool:
         return np.asarray(root)
-    return _check.nodes(root, X.shape[1], "root")
+    return _validation.nodes(root, X.shape[1], "root")
 
 
 def _describe_start(adata: AnnData, start: Any) -> str:

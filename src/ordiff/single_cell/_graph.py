@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.geometry import usual_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.single_cell._key import DISTANCES, DISTANCES_ENTRY
@@ -47,13 +47,13 @@ def cell_graph(
         graph = _scanpy_graph(adata, neighbors_key, use_rep, n_pcs)
     sizes = np.bincount(graph.components)
     if sizes.size > 1:
-        _check.warn(
+        _validation.warn(
             f"the neighbour graph has {sizes.size} parts, the largest of {sizes[0]} of {graph.n_points} cells: no cell "
             "passes from one to another. Use more neighbours, or treat the parts one by one."
         )
     return graph, {
         "use_rep": use_rep,
-        "n_pcs": _check.need_points(graph.X, "an operator of cells").shape[1],
+        "n_pcs": _validation.need_points(graph.X, "an operator of cells").shape[1],
         "neighbors_key": neighbors_key or "",
         "n_neighbors": usual_neighbors(graph, graph.n_points),
     }
@@ -79,11 +79,11 @@ def _scanpy_graph(adata: AnnData, key: str, use_rep: str, n_pcs: int | None) -> 
 def _warn_if_not_euclidean(graph: NeighborGraph, slot: str, use_rep: str) -> None:
     """Warn if stored distances differ from those in the representation, by the median of up to 2000 edges."""
     edges = np.unique(np.linspace(0, graph.n_edges - 1, 2000).astype(int))
-    X, rows = _check.need_points(graph.X, "distances"), np.searchsorted(graph.indptr, edges, side="right") - 1
+    X, rows = _validation.need_points(graph.X, "distances"), np.searchsorted(graph.indptr, edges, side="right") - 1
     euclidean = np.linalg.norm(X[graph.indices[edges]] - X[rows], axis=1)
     stored = np.sqrt(graph.sqdist[edges])
     if np.median(np.abs(euclidean - stored)) > 0.01 * np.median(euclidean):
-        _check.warn(
+        _validation.warn(
             f"the distances in obsp[{slot!r}] are not the Euclidean ones of {use_rep!r} ({np.median(stored):.3g} "
             f"against {np.median(euclidean):.3g} at the median edge): drift and noise then have no common unit. Give "
             "the use_rep and n_pcs that the neighbours were found with."
@@ -97,14 +97,14 @@ def cell_noise(adata: AnnData, graph: NeighborGraph, noise: Any) -> Array:
     """
     m = graph.n_points
     if not isinstance(noise, str):
-        return _check.node_or_scalar(noise, m, "noise", positive=True)
+        return _validation.node_or_scalar(noise, m, "noise", positive=True)
     if noise != "local":
         values = numeric_column(adata, noise, "noise").values
-        return _check.node_or_scalar(values, m, f"obs[{noise!r}]", positive=True)
+        return _validation.node_or_scalar(values, m, f"obs[{noise!r}]", positive=True)
     radius = graph.radius(usual_neighbors(graph, _NOISE_NEIGHBORS), pad=True)
     typical = np.median(radius)
     if not typical > 0:
-        raise _check.GraphError(
+        raise _validation.GraphError(
             "more than half of the cells coincide with all their neighbours: remove duplicates, or give noise=1.0."
         )
     return np.maximum(radius / typical, _LEAST_NOISE)

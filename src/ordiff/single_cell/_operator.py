@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check, tuning
-from ordiff._check import Array
+from ordiff import _validation, tuning
+from ordiff._validation import Array
 from ordiff.fields import velocity
 from ordiff.kernel.kernel import Kernel
 from ordiff.operator import MarkovOperator
@@ -174,7 +174,7 @@ def compute_operator(adata: AnnData, options: OperatorOptions) -> OperatorResult
     `tilt_slopes`: the drift multiplies P_ij by e^{(τ_i/ρ_i²) Δl_ij}, and s is found on the chain without drift. The
     step is chosen before, with the drift that is known by then.
     """
-    shift = tuning.speed_for_bias(_check.share(options.forward, "forward"), 1.0, 1.0)
+    shift = tuning.speed_for_bias(_validation.share(options.forward, "forward"), 1.0, 1.0)
     graph, graph_settings = cell_graph(
         adata, use_rep=options.use_rep, neighbors_key=options.neighbors_key, n_pcs=options.n_pcs,
         n_neighbors=options.n_neighbors, random_state=options.random_state,
@@ -185,7 +185,7 @@ def compute_operator(adata: AnnData, options: OperatorOptions) -> OperatorResult
     orderings = [ordering for term in terms for ordering in term.fixed]
     directions = [(make, share / len(terms)) for term in terms for make, share in term.directions]
     if options.speed is not None:
-        speed = _check.node_or_scalar(options.speed, graph.n_points, "speed")
+        speed = _validation.node_or_scalar(options.speed, graph.n_points, "speed")
         orderings += [make(speed=speed * share, scale=options.scale) for make, share in directions]
         directions = []
     known = Kernel(orderings, noise=rho)
@@ -193,11 +193,11 @@ def compute_operator(adata: AnnData, options: OperatorOptions) -> OperatorResult
     step, step_settings = choose_step(
         known, graph, q, options.eps, alpha=options.alpha, random_state=options.random_state
     )
-    with _check.silent():
+    with _validation.silent():
         base = known.undirected().operator(graph, step, q, options.alpha)
     tilted = [make(speed=tilt_slopes(base, make(), shift * share) * rho**2) for make, share in directions]
     # `choose_step` has warned of a chosen step already
-    with _check.silent() if isinstance(options.eps, str) else nullcontext():
+    with _validation.silent() if isinstance(options.eps, str) else nullcontext():
         op = Kernel(orderings + tilted, noise=rho).operator(graph, step, q, options.alpha)
     unit = next((term.unit for term in terms if term.unit), "")
     settings = options.settings() | graph_settings | step_settings | {"time_unit": unit}
@@ -208,7 +208,7 @@ def _slot_arrays(result: OperatorResult, keys: Keys, bases: dict[str, Array]) ->
     """The arrays by slot, with the drift in the representation and in the embeddings ``bases``."""
     op = result.op
     obs = {keys.noise: result.noise, keys.density: np.array(op.density)}
-    with _check.silent():  # the operator without drift would repeat the warnings
+    with _validation.silent():  # the operator without drift would repeat the warnings
         obsm = {keys.velocity(result.settings["use_rep"]): velocity(op, "symmetric")}
         for basis, coordinates in bases.items():
             obsm[keys.velocity(basis)] = velocity(op, "intrinsic", coordinates=coordinates)

@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.geometry import smooth, usual_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.ordering import Ordering
@@ -121,7 +121,7 @@ def read_ordering(adata: AnnData, given: Any, graph: NeighborGraph, use_rep: str
     if isinstance(given, Ordering):
         return OrderingTerms(fixed=(given,))
     if isinstance(given, Velocity):
-        n = _check.need_points(graph.X, "a velocity").shape[1]
+        n = _validation.need_points(graph.X, "a velocity").shape[1]
         return OrderingTerms(((partial(Ordering.field, _velocity_field(adata, given, use_rep, n)), 1.0),))
     if isinstance(given, Cycle):
         phase, period = _phase(adata, given)
@@ -133,12 +133,12 @@ def read_ordering(adata: AnnData, given: Any, graph: NeighborGraph, use_rep: str
     if smoothing == "auto":
         smoothing = _SMOOTH_NEIGHBORS if np.unique(l).size <= graph.n_points / _CELLS_PER_TIME else None
     if smoothing is not None:
-        l = smooth(graph, l, usual_neighbors(graph, _check.count(smoothing, "smoothing", 1)))
+        l = smooth(graph, l, usual_neighbors(graph, _validation.count(smoothing, "smoothing", 1)))
     return OrderingTerms(((partial(Ordering, l), 1.0),), values=l, unit=times.unit)
 
 
 def _values(adata: AnnData, given: Any) -> Array:
-    values = _check._as_float(given, "ordering")
+    values = _validation.as_float(given, "ordering")
     if values.shape != (adata.n_obs,):
         raise ValueError(f"ordering must have one value per cell, shape ({adata.n_obs},); got shape {values.shape}.")
     return finite_values(adata, values, "the ordering")
@@ -163,7 +163,7 @@ def _velocity_field(adata: AnnData, velocity: Velocity, use_rep: str, n: int) ->
     loadings = None if use_rep == GENES else _loadings(adata, velocity.loadings, use_rep, n)
     layer = _without_nan(adata.layers[key])
     V = layer @ loadings if loadings is not None else layer.toarray() if sp.issparse(layer) else layer
-    return _check.node_vectors(V, (adata.n_obs, n), f"layers[{key!r}]")
+    return _validation.node_vectors(V, (adata.n_obs, n), f"layers[{key!r}]")
 
 
 def _loadings(adata: AnnData, key: str, use_rep: str, n: int) -> Array:
@@ -197,7 +197,7 @@ def _phase(adata: AnnData, cycle: Cycle) -> tuple[Array, float]:
                 f"obs[{cycle.phase!r}] holds {column.dtype} labels, which are no phase: leave it out, Cycle(), to "
                 f"take the angle of the scores {cycle.scores}, or give numbers from 0 to the period."
             )
-        return numeric_column(adata, cycle.phase, "phase").values, _check.positive(cycle.period, "period")
+        return numeric_column(adata, cycle.phase, "phase").values, _validation.positive(cycle.period, "period")
     absent = [name for name in cycle.scores if name not in adata.obs]
     if absent:
         raise ValueError(

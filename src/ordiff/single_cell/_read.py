@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.single_cell._key import EMBEDDINGS, GENES, PCA
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def read_arrays(path: Any) -> tuple[dict[str, Any], Array | None, list[str]]:
     try:
         from anndata import read_h5ad
     except ImportError:
-        raise _check.missing_extra("anndata", "single-cell", "reading h5ad") from None
+        raise _validation.missing_extra("anndata", "single-cell", "reading h5ad") from None
     data = read_h5ad(path)
     arrays: dict[str, Any] = {name: np.asarray(data.obs[name]) for name in data.obs}
     arrays |= {name: np.asarray(data.obsm[name]) for name in data.obsm}
@@ -34,7 +34,7 @@ def check_anndata(adata: Any) -> Any:
     try:
         from anndata import AnnData
     except ImportError:
-        raise _check.missing_extra("anndata", "single-cell", "ordiff.single_cell") from None
+        raise _validation.missing_extra("anndata", "single-cell", "ordiff.single_cell") from None
     if not isinstance(adata, AnnData):
         hint = ' Give one modality, for instance mdata["rna"].' if type(adata).__name__ == "MuData" else ""
         raise ValueError(f"adata must be an AnnData object; got {type(adata).__name__}.{hint}")
@@ -58,7 +58,7 @@ def dense_array(values: Any, name: str) -> Array:
             f"{name} is sparse, and would fill memory as a dense array: use principal components (scanpy.pp.pca), or "
             'store what you want dense, adata.obsm["X_dense"] = adata.X.toarray(), and use_rep="X_dense".'
         )
-    return _check.points(np.asarray(values), name)
+    return _validation.points(np.asarray(values), name)
 
 
 def finite_values(adata: AnnData, values: Array, name: str) -> Array:
@@ -90,7 +90,7 @@ def representation(adata: AnnData, use_rep: str, n_pcs: int | None) -> Array:
         )
     if n_pcs is None:
         return X
-    return np.ascontiguousarray(X[:, : _check.count(n_pcs, "n_pcs", 1, X.shape[1], f"There are {X.shape[1]}.")])
+    return np.ascontiguousarray(X[:, : _validation.count(n_pcs, "n_pcs", 1, X.shape[1], f"There are {X.shape[1]}.")])
 
 
 def embeddings(adata: AnnData, embedding: Any) -> dict[str, Array]:

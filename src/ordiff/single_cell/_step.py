@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ordiff import _check, tuning
-from ordiff._check import Array
+from ordiff import _validation, tuning
+from ordiff._validation import Array
 from ordiff.geometry import usual_neighbors
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.kernel import Kernel
@@ -29,17 +29,17 @@ def choose_step(
     reaches half of the neighbours (r_i the median distance to the neighbours of cell i, b_i its bandwidth).
     """
     if not isinstance(eps, str):
-        step = _check.positive(eps, "eps")
+        step = _validation.positive(eps, "eps")
         return step, {"eps": step}
-    _check.option(eps, "eps", ("auto",))
-    with _check.silent():
+    _validation.option(eps, "eps", ("auto",))
+    with _validation.silent():
         choice = tuning.choose_eps(kernel, graph, density, alpha, random_state=random_state)
     step = choice.eps
     if not choice.valid:
         _, distances = graph.nearest(usual_neighbors(graph, graph.n_points), pad=True)
         half = np.median(distances, axis=1) ** 2 / kernel.bandwidth_on(graph).diffusion()
         step = max(step, min(choice.low, float(np.median(half))))
-        _check.warn(
+        _validation.warn(
             f"{choice.message} The least step at which cells move is taken, eps = {step:.3g}: directions are those of "
             "the ordering, sizes are too small. Raise n_neighbors, or take fewer coordinates (n_pcs)."
         )

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array, IntArray
+from ordiff import _validation
+from ordiff._validation import Array, IntArray
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.ordering import Ordering
 from ordiff.operator import MarkovOperator
@@ -31,7 +31,7 @@ def tilt_slopes(base: MarkovOperator, ordering: Ordering, shift: ArrayLike) -> A
     left out. For a gaussian Δl it is s = shift/sd; where a few neighbours far ahead would take all the mass it is less.
     """
     graph, slopes = base.graph, np.zeros(base.graph.n_points)
-    z = _check.node_or_scalar(shift, graph.n_points, "forward")
+    z = _validation.node_or_scalar(shift, graph.n_points, "forward")
     if (z == 0).all():
         return slopes
     weights = base.matrix.data.copy()

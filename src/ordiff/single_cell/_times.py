@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ordiff._check import Array
+from ordiff._validation import Array
 from ordiff.single_cell._key import PSEUDOTIME
 from ordiff.single_cell._read import check_anndata, finite_values, quote_names
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from ordiff._check import Array
+from ordiff._validation import Array
 from ordiff.operator import MarkovOperator
 from ordiff.single_cell._key import Keys
 from ordiff.single_cell._read import check_anndata
