@@ -5,8 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 SINGLE_CELL := .venv-single-cell
+LOWEST := .venv-lowest
+# the lowest versions have no wheels for Python 3.13 and later
+LOWEST_READY := $(shell $(PYTHON) -c 'import sys; print("$(LOWEST)/.ready" if sys.version_info < (3, 13) else "")')
 
-.PHONY: setup demo test test-single-cell test-browser check lint bench docs clean
+# a worker a core, each with one thread (tests/conftest.py)
+PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
+
+.PHONY: setup demo test test-quick test-lowest test-interpreted test-single-cell test-browser check lint bench docs clean
 
 setup: $(READY)  ## the environment, with all extras
 
@@ -19,8 +25,9 @@ $(READY): pyproject.toml constraints.txt
 demo: setup  ## learns a process with known truth from snapshots: a picture and a report in demo/
 	@$(BIN)/ordiff demo --out demo
 
-check: setup lint  ## ruff, mypy, import-linter, pytest
-	$(BIN)/python -m pytest
+check: setup $(LOWEST_READY)  ## ruff, mypy, import-linter, one fit with the lowest versions, pytest
+	@$(MAKE) --no-print-directory --jobs=2 lint test-lowest  # each of them takes one core
+	$(PYTEST)
 
 lint: setup
 	$(BIN)/ruff check .
@@ -29,6 +36,25 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: check
+
+test-quick: setup  ## without the tests that take more than a few seconds
+	$(PYTEST) -m "not slow"
+
+test-interpreted: setup  ## the tests of the core with compiled loops run as plain Python
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -m core
+
+test-lowest: $(LOWEST_READY)  ## an operator and a fit with the lowest versions that pyproject.toml allows
+ifdef LOWEST_READY
+	NUMBA_CACHE_DIR=$(LOWEST)/numba $(LOWEST)/bin/python tests/smoke.py
+else
+	@echo "The lowest versions are not tested: they need Python 3.11 or 3.12."
+endif
+
+$(LOWEST)/.ready: pyproject.toml constraints-lowest.txt
+	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	@echo "Setting up $(LOWEST) ..."
+	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt --editable .
+	@touch $@
 
 test-single-cell: $(SINGLE_CELL)/.ready  ## scanpy and CellRank, in an environment of their own
 	$(SINGLE_CELL)/bin/python -m pytest tests/single_cell
@@ -54,4 +80,4 @@ docs: setup  ## HTML in docs/_build
 	@echo "Wrote docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) $(SINGLE_CELL) docs/_build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SINGLE_CELL) $(LOWEST) docs/_build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba_cache
