@@ -57,7 +57,7 @@ $(LOWEST)/.ready: pyproject.toml constraints-lowest.txt
 	@touch $@
 
 test-single-cell: $(SINGLE_CELL)/.ready  ## scanpy and CellRank, in an environment of their own
-	$(SINGLE_CELL)/bin/python -m pytest tests/single_cell tests/test_single_cell.py
+	$(SINGLE_CELL)/bin/python -m pytest tests/single_cell
 
 $(SINGLE_CELL)/.ready: pyproject.toml constraints-single-cell.txt
 	@test -x $(SINGLE_CELL)/bin/python || $(PYTHON) -m venv $(SINGLE_CELL)

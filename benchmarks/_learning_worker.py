@@ -1,6 +1,6 @@
 """Runs in the peers' environment: python _learning_worker.py TASK input.npz output.npz.
 
-The loss of `ordiff.inference.objective` for known times and one ordering, and its derivatives by l, slope, noise and
+The loss of `ordiff.learning.likelihood` for known times and one ordering, and its derivatives by l, slope, noise and
 the log weights, as one would write it with JAX or PyTorch: neighbours as a rectangle (m, k + 1), and the reverse of
 the neighbour lists as a padded one, so that a step of the mass is a gather and a sum over a row.
 """
@@ -34,7 +34,7 @@ PARAMETERS = ("l", "slope", "noise", "weight")
 
 
 def _jax():
-    """JAX in float64, and the parts that both ways share: P, its reverse, one step, and the likelihood of records."""
+    """JAX in float64, and the parts that both ways share: P, its reverse, one step, and the likelihood of slices."""
     import jax
     import jax.numpy as jnp
 
@@ -54,9 +54,9 @@ def _jax():
     def step(a, PT, p):
         return (PT * take(p, a["reverse_index"])).sum(axis=1)
 
-    def likelihood(a, records):
-        at = jnp.arange(records.shape[1])
-        return a["share"] * records[a["left"], at] + (1 - a["share"]) * records[a["left"] + 1, at] + a["floor"]
+    def likelihood(a, slices):
+        at = jnp.arange(slices.shape[1])
+        return a["share"] * slices[a["left"], at] + (1 - a["share"]) * slices[a["left"] + 1, at] + a["floor"]
 
     return jax, jnp, take, matrix, reverse, step, likelihood
 
@@ -84,8 +84,8 @@ def jax_autodiff(repeats, **problem):
             p = again(a, PT, p)
             return p, p
 
-        _, records = jax.lax.scan(body, a["initial"], None, length=steps)
-        return -jnp.log(likelihood(a, jnp.concatenate([a["initial"][None], records]))).mean()
+        _, slices = jax.lax.scan(body, a["initial"], None, length=steps)
+        return -jnp.log(likelihood(a, jnp.concatenate([a["initial"][None], slices]))).mean()
 
     both = jax.jit(jax.value_and_grad(loss))
     parameters = {name: a[name] for name in PARAMETERS}
@@ -108,11 +108,11 @@ def jax_adjoint(repeats, **problem):
             after = step(a, PT, p)
             return after, after
 
-        _, records = jax.lax.scan(forward, a["initial"], None, length=steps)
-        records = jnp.concatenate([a["initial"][None], records])
-        seen = likelihood(a, records)
-        source = jnp.zeros_like(records).at[a["left"], at].add(-a["share"] / seen / m)
-        source = source.at[a["left"] + 1, at].add(-(1 - a["share"]) / seen / m)
+        _, slices = jax.lax.scan(forward, a["initial"], None, length=steps)
+        slices = jnp.concatenate([a["initial"][None], slices])
+        likelihoods = likelihood(a, slices)
+        source = jnp.zeros_like(slices).at[a["left"], at].add(-a["share"] / likelihoods / m)
+        source = source.at[a["left"] + 1, at].add(-(1 - a["share"]) / likelihoods / m)
 
         def backward(carry, now):
             later, G = carry
@@ -121,7 +121,7 @@ def jax_adjoint(repeats, **problem):
             return ((P * gathered).sum(axis=1) + src, G + p[:, None] * gathered), None
 
         start = (source[-1], jnp.zeros_like(P))
-        (_, G), _ = jax.lax.scan(backward, start, (records[:-1], source[:-1]), reverse=True)
+        (_, G), _ = jax.lax.scan(backward, start, (slices[:-1], source[:-1]), reverse=True)
         M = P * (G - (P * G).sum(axis=1, keepdims=True))
         rise = (M * (take(a["l"], index) - a["l"][:, None])).sum(axis=1)
         second = (M * a["sqdist"]).sum(axis=1)
@@ -129,7 +129,7 @@ def jax_adjoint(repeats, **problem):
         by_noise = (second / a["eps"] - 2 * slope * rise) / noise**3
         MT = reverse(a, M)
         by_l = (MT * take(slope / noise**2, a["reverse_index"])).sum(axis=1)
-        return -jnp.log(seen).mean(), (by_l, rise / noise**2, by_noise, MT.sum(axis=1))
+        return -jnp.log(likelihoods).mean(), (by_l, rise / noise**2, by_noise, MT.sum(axis=1))
 
     (value, gradient), seconds = measured(lambda: jax.block_until_ready(both(a)), repeats)
     return answer(value, gradient, seconds)
@@ -151,12 +151,12 @@ def torch_autodiff(repeats, **problem):
         logs = (slope[:, None] * (l[index] - l[:, None]) - a["sqdist"] / (2 * eps)) / noise[:, None] ** 2
         P = torch.softmax(logs + weight[index], dim=1)
         PT = P.reshape(-1)[reverse_edge] * padded
-        records = [a["initial"]]
+        slices = [a["initial"]]
         for _ in range(steps):
-            gathered = torch.index_select(records[-1], 0, flat).view(PT.shape)  # the fastest of its gathers
-            records.append((PT * gathered).sum(dim=1))
-        records = torch.stack(records)
-        likelihood = a["share"] * records[left, at] + (1 - a["share"]) * records[left + 1, at] + a["floor"]
+            gathered = torch.index_select(slices[-1], 0, flat).view(PT.shape)  # the fastest of its gathers
+            slices.append((PT * gathered).sum(dim=1))
+        slices = torch.stack(slices)
+        likelihood = a["share"] * slices[left, at] + (1 - a["share"]) * slices[left + 1, at] + a["floor"]
         loss = -torch.log(likelihood).mean()
         loss.backward()
         return loss.item(), [parameter.grad.numpy() for parameter in parameters]

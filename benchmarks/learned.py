@@ -26,7 +26,7 @@ HEADER = ("", "l Pearson", "l error %", "mean l %", "ρ Pearson", "ρ error %", 
 def measure(data: od.datasets.Problem, known: bool = True, smooth: bool = False, **settings: Any) -> list[float]:
     """One fit against its truth; ``smooth``: the noise as the paper shows it, a mean over 35 neighbours."""
     if not known:
-        settings |= {"time_density": data.time_density, "horizon": data.horizon}
+        settings |= {"times": od.TimeDensity(data.time_density, data.horizon)}
     began = time.perf_counter()
     with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
         model = od.SnapshotSDE(data.start, **settings).fit(data.X, data.times if known else None)
@@ -64,9 +64,10 @@ def intervals(seeds: range) -> str:
     for seed in seeds:
         progress(f"learned: interval, seed {seed}")
         data = od.datasets.ornstein_uhlenbeck(random_state=seed)
-        settings = {"noise": "constant", "time_density": data.time_density, "horizon": data.horizon}
+        times = od.TimeDensity(data.time_density, data.horizon)
         with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
-            found.append(od.SnapshotSDE(data.start, **settings).fit(data.X).profile().interval)
+            model = od.SnapshotSDE(data.start, noise="constant", times=times).fit(data.X)
+            found.append(model.profile().interval)
     covered = sum(low <= np.sqrt(2) <= high for low, high in found)
     listed = ", ".join(f"{low:.2f}–{high:.2f}" for low, high in found)
     return f"OU, times unknown: the interval for ρ covers √2 = 1.41 in {covered} of {len(found)} seeds: {listed}."
@@ -105,13 +106,14 @@ def run(*, quick: bool = False) -> str:
         ("double well, 2,000", lambda s: od.datasets.double_well(random_state=s), {"noise": "constant"}, 3),
     ]  # fmt: skip
     if not quick:
-        paper = {"smooth": True, "eps": 0.1, "states": "samples", "max_iter": 150}
+        paper = {"smooth": True, "states": "samples", "solver": od.Solver(eps=0.1, max_iter=150)}
         nonlinear = lambda s: od.datasets.nonlinear(random_state=s)  # noqa: E731
         cases += [
             ("NL, 100,000, times known", lambda s: od.datasets.nonlinear(100_000, random_state=s), {}, 1),
-            ("NL, samples as states, values, .03 and 12.5, ρ smoothed", nonlinear, paper | {"basis": None}, 2),
+            ("NL, samples as states, values, .03 and 12.5, ρ smoothed", nonlinear,
+             paper | {"smoothness": od.Smoothness(basis=None)}, 2),
             ("NL, samples as states, eigenbasis 250, ρ smoothed", nonlinear,
-             paper | {"basis": 250, "smooth_ordering": 0.0, "smooth_noise": 0.0}, 2),
+             paper | {"smoothness": od.Smoothness(ordering=0.0, noise=0.0, basis=250)}, 2),
         ]  # fmt: skip
     rows = []
     for name, make, settings, most in cases:

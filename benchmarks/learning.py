@@ -23,9 +23,10 @@ import ordiff as od
 from benchmarks import peers
 from benchmarks.memory import _reset_peak, _status
 from benchmarks.report import interleaved, progress, seconds, table, times
-from ordiff import _threads
-from ordiff.inference.objective import Dynamics, Objective, Observation
-from ordiff.inference.times import time_weights
+from ordiff import _parallel
+from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
+from ordiff.learning.observation import Observation, time_weights
+from ordiff.learning.slices import Workspace
 
 SIZES = {2_500: 5, 10_000: 3, 100_000: 3}  # and how often each is repeated
 NEIGHBORS, STEPS, FLOOR = 100, 100, 1e-12
@@ -53,7 +54,7 @@ class Problem:
         rng = np.random.default_rng(0)
         X = rng.uniform(size=(m, 2))
         graph = od.NeighborGraph.build(X, k=NEIGHBORS)
-        X = X[graph.local_order[0]]
+        X = X[graph.layout.order]
         graph = od.NeighborGraph.build(X, k=NEIGHBORS)
         eps = NEIGHBORS / (np.pi * m) / 9  # three standard deviations of a step reach the k-th neighbour
         noise, weight = 1 + 0.2 * np.cos(3 * X[:, 1]), 0.3 * np.sin(3 * X[:, 0])
@@ -63,9 +64,9 @@ class Problem:
         initial[rng.choice(m, m // 50, replace=False)] = 50 / m
         return cls(graph, dynamics, initial, rng.uniform(0, STEPS * eps, m))
 
-    def objective(self) -> Objective:
+    def likelihood(self) -> SnapshotLikelihood:
         W = time_weights(self.moments, np.arange(STEPS + 1) * self.dynamics.eps)
-        return Objective(self.graph, Observation(W, floor=FLOOR), self.initial, STEPS)
+        return SnapshotLikelihood(self.graph, Observation(W, floor=FLOOR), self.initial, STEPS)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What the peers get: the neighbours as a rectangle, and who has whom as a neighbour, padded."""
@@ -96,8 +97,8 @@ class Problem:
         }
 
 
-def ours(objective: Objective, dynamics: Dynamics) -> Result:
-    value, gradient = objective.value_and_gradient(dynamics)
+def ours(likelihood: SnapshotLikelihood, dynamics: Dynamics) -> Result:
+    value, gradient = likelihood.value_and_gradient(dynamics)
     parts = (gradient.orderings[0], gradient.slopes[0], gradient.noise, gradient.log_weight)
     return value, np.concatenate(parts)
 
@@ -119,17 +120,17 @@ def with_scipy(problem: Problem) -> Callable[[], Result]:
         P /= P.sum(axis=1, keepdims=True)
         forward = sp.csr_array((P.ravel()[transposed.data], transposed.indices, transposed.indptr), shape=(m, m))
         backward = sp.csr_array((P.ravel(), columns, graph.indptr), shape=(m, m))
-        records = np.empty((STEPS + 1, m))
-        records[0] = problem.initial
+        slices = np.empty((STEPS + 1, m))
+        slices[0] = problem.initial
         for s in range(STEPS):
-            records[s + 1] = forward @ records[s]
-        likelihood = share * records[left, at] + (1 - share) * records[left + 1, at] + FLOOR
-        source = np.zeros_like(records)
+            slices[s + 1] = forward @ slices[s]
+        likelihood = share * slices[left, at] + (1 - share) * slices[left + 1, at] + FLOOR
+        source = np.zeros_like(slices)
         source[left, at] -= share / likelihood / m
         source[left + 1, at] -= (1 - share) / likelihood / m
         later, G = source[-1], np.zeros(m * K)
         for s in reversed(range(STEPS)):
-            G += records[s][rows] * later[columns]
+            G += slices[s][rows] * later[columns]
             later = backward @ later + source[s]
         G = G.reshape(m, K)
         M = P * (G - (P * G).sum(axis=1, keepdims=True))
@@ -153,10 +154,10 @@ def triad() -> float:
     size = 20_000_000
     a, b, c = np.zeros(size), np.ones(size), np.ones(size)
     cores = int(numba.config.NUMBA_NUM_THREADS)
-    ranges = _threads.even_ranges(size, size * 100)[:cores]
+    ranges = _parallel.even_ranges(size, size * 100, most=cores)
 
     def once() -> None:
-        _threads.over(ranges, _triad, a, b, c)
+        _parallel.over_ranges(ranges, _triad, a, b, c)
 
     once()
     return max(24 * size / interleaved({"triad": once}, 1)["triad"] for _ in range(10))
@@ -176,9 +177,9 @@ def must_move(problem: Problem) -> int:
 def rows_of(m: int, repeats: int) -> list[list[str]]:
     """The table of one size."""
     problem = Problem.make(m)
-    objective, numpy = problem.objective(), with_scipy(problem)
+    likelihood, workspace, numpy = problem.likelihood(), Workspace(), with_scipy(problem)
     arrays = problem.arrays()
-    expected = ours(objective, problem.dynamics)
+    expected = ours(likelihood, problem.dynamics)
     same("NumPy/SciPy", numpy(), expected)
     taken: dict[str, list[float]] = {}
     limits = []
@@ -186,7 +187,10 @@ def rows_of(m: int, repeats: int) -> list[list[str]]:
     for repeat in range(repeats):
         progress(f"value and gradient, m = {m:,}, repeat {repeat + 1} of {repeats}")
         limits.append(must_move(problem) / triad())
-        mine = {"ordiff": lambda: objective.value_and_gradient(problem.dynamics), "NumPy/SciPy": numpy}
+        mine = {
+            "ordiff": lambda: likelihood.value_and_gradient(problem.dynamics, workspace),  # as a fit calls it
+            "NumPy/SciPy": numpy,
+        }
         count = 5 if m < 100_000 else 2
         once = {}
         for name, both in mine.items():
@@ -216,12 +220,12 @@ def rows_of(m: int, repeats: int) -> list[list[str]]:
 def child(m: int) -> dict[str, float]:
     """Peak resident bytes of everything from the points on, and of one value and gradient alone."""
     small = Problem.make(2_500)
-    small.objective().value_and_gradient(small.dynamics)
+    small.likelihood().value_and_gradient(small.dynamics)
     start = _reset_peak()
     problem = Problem.make(m)
-    objective = problem.objective()
+    likelihood = problem.likelihood()
     ready = _reset_peak()
-    objective.value_and_gradient(problem.dynamics)
+    likelihood.value_and_gradient(problem.dynamics)
     peak = _status("VmHWM")
     return {"start": start, "ready": ready, "peak": peak}
 
@@ -233,7 +237,7 @@ def memory(m: int) -> str:
     output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
     found = {name: value / 1e9 for name, value in json.loads(output).items()}
     return (
-        f"Peak resident memory at m = {m:,}: {found['peak']:.2f} GB, of which the graph and the objective hold "
+        f"Peak resident memory at m = {m:,}: {found['peak']:.2f} GB, of which the graph and the likelihood hold "
         f"{found['ready'] - found['start']:.2f} GB and one value and gradient adds "
         f"{found['peak'] - found['ready']:.2f} GB. Goal: below 8 GB."
     )
@@ -243,7 +247,7 @@ def run(quick: bool = False) -> str:
     sizes = dict(list(SIZES.items())[:1]) if quick else SIZES
     peers.setup("jax", "torch")
     small = Problem.make(2_500)
-    small.objective().value_and_gradient(small.dynamics)  # compile first
+    small.likelihood().value_and_gradient(small.dynamics)  # compile first
     rows = [row for m, repeats in sizes.items() for row in rows_of(m, 1 if quick else repeats)]
     theirs = peers.versions(worker="_learning_worker.py")
     return "\n\n".join(

@@ -65,9 +65,7 @@ def run(quick: bool = False) -> str:
         rows.append([f"{m:,}, {k}", f"{unit / 1e6:.1f} MB", *(times(value / unit) for value in found.values())])
     caption = (
         "Peak resident memory above that after import and making the points, in units of one CSR matrix. "
-        "Goal: under 2.5×. The result itself (graph with distances, and P on its pattern) is 1.67×, and 2× for large "
-        "ones, which keep the pattern in two orders. Operators of up to 600,000 edges, here k = 50 at m = 10,000, also "
-        "keep Pᵀ once they step forward."
+        "Goal: under 2.5×. The result itself (graph with distances, its pattern in two orders, and P) is 2×."
     )
     header = [
         "m, k",

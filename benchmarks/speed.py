@@ -186,7 +186,7 @@ def run(quick: bool = False) -> str:
             "Operator build (gaussian, global ordering, noise and density arrays) against the graph "
             "(`NeighborGraph.build`: search, sorting, distances) and against SciPy's search alone (`cKDTree` built and "
             "queried on all cores, the points in their random order; the graph asks for them along a curve, which is "
-            "faster). The first operator on a large graph sorts the graph's pattern for locality, the later ones find "
+            "faster). The first operator on a graph sorts the graph's pattern for locality, the later ones find "
             "it sorted. Goal: under 10% at m = 100,000.",
             table(
                 [
@@ -203,13 +203,12 @@ def run(quick: bool = False) -> str:
                 build_rows,
             ),
             "One step of one function and of one mass against SciPy on the same matrix; the points are in random "
-            "order. Large operators are kept sorted for locality, and a step includes sorting the function and its "
+            "order. Operators are kept sorted for locality, and a step includes sorting the function and its "
             "result back. Twenty calls of one, then twenty of the other, in turn. Alternating: one call of each in "
             "turn, so that every call finds the caches full of other things. First: the first step forward of an "
-            "operator on a graph that has seen none; up to 600,000 edges it makes Pᵀ, which is kept. Cores lost: the "
-            "share of time that the host of this virtual machine gave to others, which two threads that wait for each "
-            "other suffer most from; where another process has one of the two cores, steps may be slower than SciPy's. "
-            "Goal: at least 2×.",
+            "operator. Cores lost: the share of time that the host of this virtual machine gave to others, which two "
+            "threads that wait for each other suffer most from; where another process has one of the two cores, steps "
+            "may be slower than SciPy's. Goal: at least 2×.",
             table(
                 [
                     "m, k",
@@ -226,9 +225,8 @@ def run(quick: bool = False) -> str:
                 ],
                 step_rows,
             ),
-            "Many steps in one call, `backward(f, steps)` and `forward(mass, steps)`: the function is sorted once, and "
-            "the threads wait for each other inside compiled code. SciPy: the same loop of products. Goal: at least "
-            "2×.",
+            "Many steps in one call, `backward(f, steps)` and `forward(mass, steps)`: the function is sorted once. "
+            "SciPy: the same loop of products. Goal: at least 2×.",
             table(
                 ["m, k, steps", "`backward`", "SciPy", "ratio", "`forward`", "SciPy", "ratio"],
                 evolution_rows,

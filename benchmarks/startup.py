@@ -22,7 +22,7 @@ op.generator(X[:, 1])
 op.adjoint(X[:, 1])
 od.velocity(op)
 """
-SIZES = (2_000, 20_000)  # the larger one is kept sorted for locality, by loops of its own
+SIZES = (2_000, 20_000)  # on the larger one steps use several threads
 
 
 def elapsed(code: str, **environment: str) -> float:

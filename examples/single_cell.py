@@ -25,7 +25,7 @@ import ordiff as od
 from ordiff import plot, single_cell
 
 COMPONENTS = 3
-SETTINGS = {"basis": 60}
+SETTINGS = {"smoothness": od.Smoothness(basis=60)}
 
 
 def read(path: str) -> anndata.AnnData:
@@ -92,8 +92,8 @@ def main(path: str, directory: str = "single-cell") -> None:
     print(f"Correlation of the ordering with the hours: {np.corrcoef(model.ordering_, hours)[0, 1]:.3f}")
     # the two fates: late cells at the two ends of what separates them
     late = hours >= 96
-    axis = PCA(1).fit(model._samples[late]).components_[0]
-    along = model._samples @ axis
+    axis = PCA(1).fit(model.samples_[late]).components_[0]
+    along = model.samples_ @ axis
     low, high = np.quantile(along[late], [0.15, 0.85])
     fates = model.fate_probabilities({"one": late & (along < low), "other": late & (along > high)})
     for time in np.unique(hours):

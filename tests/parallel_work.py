@@ -39,7 +39,8 @@ def work() -> Results:
         "transition probabilities": op.matrix.data,
     }
     data = od.datasets.ornstein_uhlenbeck(300, random_state=0)
-    model = od.SnapshotSDE(data.start, noise="constant", basis=10, n_starts=1).fit(data.X, data.times)
+    settings = {"smoothness": od.Smoothness(basis=10), "solver": od.Solver(n_starts=1)}
+    model = od.SnapshotSDE(data.start, noise="constant", **settings).fit(data.X, data.times)
     learned = ("ordering_", "noise_", "drift_", "ordering_std_", "loss_")
     return steps | {name: np.asarray(getattr(model, name)) for name in learned}
 

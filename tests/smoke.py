@@ -24,7 +24,7 @@ def check_operator() -> None:
 
 def check_fit() -> None:
     data = od.datasets.ornstein_uhlenbeck(300, random_state=0)
-    model = od.SnapshotSDE(data.start, noise="constant", basis=20).fit(data.X, data.times)
+    model = od.SnapshotSDE(data.start, noise="constant", smoothness=od.Smoothness(basis=20)).fit(data.X, data.times)
     assert model.converged_
     assert np.corrcoef(model.ordering_, data.ordering)[0, 1] > 0.99
     np.testing.assert_allclose(model.noise_, np.sqrt(2), rtol=0.1)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -16,8 +17,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import ordiff as od
-from ordiff import SnapshotSDE
-from ordiff.inference import learn
+from ordiff import DesignedStates, SampleStates, Smoothness, SnapshotSDE, Solver, TimeDensity
+from ordiff.learning import fit as stages
+from ordiff.learning.optimise import PenalisedLikelihood
 
 pytestmark = pytest.mark.filterwarnings("ignore:the process does not reach")
 
@@ -30,7 +32,7 @@ def process():
 
 @pytest.fixture(scope="module")
 def fitted(process):
-    return SnapshotSDE(process.start, noise="constant", basis=30).fit(process.X, process.times)
+    return SnapshotSDE(process.start, noise="constant", smoothness=Smoothness(basis=30)).fit(process.X, process.times)
 
 
 def errors(model, data) -> dict[str, float]:
@@ -88,16 +90,17 @@ def test_noise_that_changes_within_a_step() -> None:
         return np.sqrt(np.maximum(0.25 + 0.15 * x[:, 0], 0.05))
 
     X = od.datasets.simulate(lambda x: np.full_like(x, 2.0), noise, [0.0], times, random_state=1)
-    model = SnapshotSDE([0.0], eps=0.3).fit(X, times)
+    model = SnapshotSDE([0.0], solver=Solver(eps=0.3)).fit(X, times)
     inside = (X[:, 0] > 0.5) & (X[:, 0] < 5)
-    ahead = np.log(model._fitted.dynamics.noise / model._fitted.noise)[model.states_.nearest(X)]
+    ahead = np.log(model._chain.dynamics.noise / model._chain.noise)[model.states_.nearest(X)]
     np.testing.assert_allclose(ahead[inside].mean(), 0.037, atol=0.02)
     assert abs(np.log(model.noise_ / noise(X))[inside].mean()) < 0.03
 
 
 def test_values_on_few_samples(process) -> None:
     """The paper's first setting, so small that its curvature is known."""
-    model = SnapshotSDE(process.start, states="samples", basis=None, noise="field", max_iter=30)
+    smoothness, solver = Smoothness(basis=None), Solver(max_iter=30)
+    model = SnapshotSDE(process.start, states="samples", smoothness=smoothness, solver=solver)
     with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
         model.fit(process.X[:300], process.times[:300])
     assert (model.smooth_ordering_, model.smooth_noise_) == (0.03, 12.5)
@@ -120,7 +123,7 @@ def test_what_was_learned_is_what_the_operator_does(fitted) -> None:
 def test_times_unknown_and_the_profile() -> None:
     """Without times the interval for the noise is wide, and holds the truth (for 4 of the first 5 seeds)."""
     data = od.datasets.ornstein_uhlenbeck(random_state=2)
-    model = SnapshotSDE(data.start, noise="constant", time_density=data.time_density, horizon=data.horizon)
+    model = SnapshotSDE(data.start, noise="constant", times=TimeDensity(data.time_density, data.horizon))
     with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):  # how flat it is depends on the seed
         model.fit(data.X)
     assert errors(model, data)["pearson"] > 0.997
@@ -139,8 +142,8 @@ def test_a_cycle_by_a_local_ordering_with_learned_speed() -> None:
         return od.Ordering.cyclic(np.arctan2(points[:, 1], points[:, 0]), 2 * np.pi)
 
     model = SnapshotSDE(
-        data.start, eps=0.08, learn=("ordering", "speed", "noise"), noise="constant", ordering=phase, basis=100,
-        spacing=0.12,
+        data.start, learn=("ordering", "speed", "noise"), noise="constant", ordering=phase,
+        states=DesignedStates(spacing=0.12), smoothness=Smoothness(basis=100), solver=Solver(eps=0.08),
     ).fit(data.X, data.times)  # fmt: skip
     around = np.stack([-data.X[:, 1], data.X[:, 0]], axis=1) / np.linalg.norm(data.X, axis=1)[:, None]
     learned, true = ((drift * around).sum(axis=1) for drift in (model.drift_, data.drift))
@@ -153,7 +156,7 @@ def test_a_cycle_by_a_local_ordering_with_learned_speed() -> None:
 @pytest.mark.slow
 def test_two_fates_of_a_double_well() -> None:
     data = od.datasets.double_well(1500, random_state=0)
-    model = SnapshotSDE(data.start, noise="constant", basis=60).fit(data.X, data.times)
+    model = SnapshotSDE(data.start, noise="constant", smoothness=Smoothness(basis=60)).fit(data.X, data.times)
     assert errors(model, data)["noise"] < 0.1
     fates = model.fate_probabilities({"left": data.X[:, 0] < -1.9, "right": data.X[:, 0] > 1.9})
     np.testing.assert_allclose(fates.sum(axis=1), 1)
@@ -184,6 +187,8 @@ def test_score_is_a_log_density_that_prefers_the_right_times(fitted, process) ->
     right = fitted.score(fresh.X, fresh.times)
     wrong = fitted.score(fresh.X, np.random.default_rng(0).permutation(fresh.times))
     assert right > wrong + 0.3
+    logs, weights = fitted.score_samples(fresh.X, fresh.times), np.arange(300.0)
+    assert fitted.score(fresh.X, fresh.times, weights) == pytest.approx(weights @ logs / weights.sum())
 
 
 def test_simulated_paths_have_the_law_of_the_process(fitted) -> None:
@@ -197,8 +202,10 @@ def test_simulated_paths_have_the_law_of_the_process(fitted) -> None:
 
 def test_summary_is_plain(fitted) -> None:
     text = fitted.summary(length="mm", time="h")
-    assert "mm per square root of h" in text
+    assert "mm/√h" in text
     assert "converged" in text
+    assert "mm" not in fitted.summary(length="mm")  # a noise has no unit of length alone
+    assert "unit" not in fitted.summary()
 
 
 def test_bootstrap_agrees_with_the_curvature(fitted) -> None:
@@ -210,16 +217,17 @@ def test_save_and_load(fitted, process, tmp_path) -> None:
     path = tmp_path / "model.npz"
     fitted.save(path)
     again = od.load(path)
-    for name in ("ordering_", "noise_", "drift_", "ordering_std_", "eps_", "loss_", "converged_"):
+    for name in ("samples_", "ordering_", "noise_", "drift_", "ordering_std_", "eps_", "loss_", "converged_"):
         np.testing.assert_array_equal(getattr(again, name), getattr(fitted, name))
     np.testing.assert_array_equal(again.predict(process.X), fitted.predict(process.X))
     np.testing.assert_allclose(again.operator_.matrix.data, fitted.operator_.matrix.data)
     assert again.score(process.X, process.times) == pytest.approx(fitted.score(process.X, process.times))
     assert again.summary() == fitted.summary()
+    assert again.interrupted_ is False
+    assert again.get_params()["smoothness__basis"] == 30
 
 
 def test_a_fitted_model_can_be_pickled(fitted, process) -> None:
-    assert not fitted._fitted.problem.objective._memory  # what evaluations keep is given back
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.predict(process.X), fitted.predict(process.X))
     np.testing.assert_array_equal(again.operator_.backward(fitted.states_.volumes),
@@ -246,26 +254,26 @@ def test_an_outlier_does_not_stop_the_fit_and_is_named(process) -> None:
     X = process.X.copy()
     X[7] = [40.0, -40.0]
     with pytest.warns(od.OrdiffWarning, match=r"does not reach .*\(.*7.*\)"):
-        model = SnapshotSDE(process.start, noise="constant", basis=20).fit(X, process.times)
+        model = SnapshotSDE(process.start, noise="constant", smoothness=Smoothness(basis=20)).fit(X, process.times)
     assert 7 in model.unreached_
     assert model.noise_[np.arange(500) != 7].mean() == pytest.approx(np.sqrt(2), rel=0.12)
 
 
 def test_an_interrupt_returns_the_best_so_far(process, monkeypatch) -> None:
-    from ordiff.inference.optimise import Problem
+    original, calls = PenalisedLikelihood.value_and_gradient, []
 
-    original, calls = Problem.value_and_gradient, []
-
-    def interrupted(self, a):
+    def interrupted(self, *arguments):
         calls.append(1)
         if len(calls) == 150:
             raise KeyboardInterrupt
-        return original(self, a)
+        return original(self, *arguments)
 
-    monkeypatch.setattr(Problem, "value_and_gradient", interrupted)
+    monkeypatch.setattr(PenalisedLikelihood, "value_and_gradient", interrupted)
+    model = SnapshotSDE(process.start, noise="constant", smoothness=Smoothness(basis=30))
     with pytest.warns(od.OrdiffWarning, match="not confirmed"):
-        model = SnapshotSDE(process.start, noise="constant", basis=30).fit(process.X, process.times)
+        model.fit(process.X, process.times)
     assert not model.converged_
+    assert model.interrupted_
     assert np.isfinite(model.ordering_).all()
 
 
@@ -275,25 +283,27 @@ def test_an_interrupt_returns_the_best_so_far(process, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"times": None}, "give time_density"),
-        ({"times": -1.0}, "must not be negative"),
-        ({"times": np.nan}, "NaN"),
-        ({"horizon": 0.5}, "outside"),
+        ({"at": None}, r"give times=TimeDensity\("),
+        ({"at": -1.0}, "must not be negative"),
+        ({"at": np.nan}, "NaN"),
+        ({"times": TimeDensity(horizon=0.5)}, "outside"),
+        ({"times": "uniform"}, r"times must be a TimeDensity\(density, horizon\) or None"),
         ({"start": [900.0, 0.0]}, "far from all samples"),
         ({"start": None}, "start is None"),
         ({"start": [1, 2]}, "may be a point"),
-        ({"eps": 0.0}, "eps"),
+        ({"solver": {"eps": 0.1}}, r"solver must be a Solver\(eps, max_iter, tol, n_starts\) or None"),
         ({"noise": -1.0, "learn": ("ordering",)}, "noise"),
         ({"learn": ("everything",)}, "learn must name"),
         ({"states": "grid"}, "states must be one of"),
+        ({"states": 100}, "states must be"),
         ({"learn": ("noise",)}, "neither given"),
     ],
 )
 def test_wrong_input_says_what_is_wrong(process, change, message) -> None:
     times = process.times.copy()
-    settings = {"start": process.start, "basis": 10}
-    if "times" in change:
-        value = change["times"]
+    settings = {"start": process.start, "smoothness": Smoothness(basis=10)}
+    if "at" in change:
+        value = change["at"]
         times = None if value is None else np.where(np.arange(times.size) == 3, value, times)
     else:
         settings |= change
@@ -316,29 +326,115 @@ def test_too_few_points() -> None:
 # ------------------------------------------------------------------------------------------- scikit-learn
 
 
+@pytest.mark.parametrize(
+    ("group", "settings", "message"),
+    [
+        (Solver, {"eps": 0.0}, "eps"),
+        (Solver, {"n_starts": 0}, "n_starts"),
+        (Smoothness, {"noise": -1.0}, "noise must not be negative"),
+        (Smoothness, {"speed": "fast"}, "speed must be one of"),
+        (TimeDensity, {"density": "normal"}, "density must be one of"),
+        (TimeDensity, {"density": 3.0}, "function of an array of times"),
+        (DesignedStates, {"n_neighbors": 2}, "n_neighbors"),
+        (SampleStates, {"density": "true"}, "density must be one of"),
+    ],
+)
+def test_a_group_says_what_is_wrong_when_it_is_made(group, settings, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        group(**settings)
+
+
 def test_clone_and_parameters(fitted) -> None:
     other = clone(fitted)
     assert not hasattr(other, "ordering_")
-    assert other.get_params()["basis"] == 30
-    assert other.set_params(basis=12).basis == 12
+    assert not hasattr(other, "samples_")
+    assert other.get_params()["smoothness__basis"] == 30
+    assert other.set_params(smoothness__basis=12).smoothness == Smoothness(basis=12)
+    assert fitted.smoothness == Smoothness(basis=30)
+    assert "smoothness=Smoothness(" in repr(fitted)
+    assert "smoothness" in fitted._repr_html_()
+
+
+def test_members_of_groups_by_their_names() -> None:
+    """As scikit-learn does for nested estimators: all that get_params names, set_params takes."""
+    model = SnapshotSDE(0)
+    params = model.get_params()
+    assert {"times__horizon", "smoothness__noise", "solver__eps", "states__spacing"} < set(params)
+    assert set(model.get_params(deep=False)) == {name for name in params if "__" not in name}
+    again = SnapshotSDE(1).set_params(**params).get_params()
+    assert all(again[name] == params[name] for name in params if "__" in name)
+    model.set_params(smoothness__noise=0.1, smoothness__basis=20, solver__eps=0.05, times__horizon=3.0)
+    assert model.smoothness == Smoothness(noise=0.1, basis=20)
+    assert (model.solver, model.times) == (Solver(eps=0.05), TimeDensity(horizon=3.0))
+    model.set_params(solver=Solver(max_iter=9), solver__tol=1e-6)  # the group first, then its members
+    assert clone(model).solver == Solver(max_iter=9, tol=1e-6)
+
+
+def test_members_of_states_by_their_names() -> None:
+    model = SnapshotSDE(0).set_params(states__spacing=0.2, states__max_states=500)
+    assert model.states == DesignedStates(spacing=0.2, max_states=500)
+    model.set_params(states="samples", states__alpha=0.5)
+    assert model.states == SampleStates(alpha=0.5)
+    assert "states__spacing" not in model.get_params()
+    with pytest.raises(ValueError, match=r"no setting 'states__spacing' as it is; it has states__density"):
+        model.set_params(states__spacing=0.2)
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    model.set_params(states=od.States.design(X, 0.5, [0.0, 0.0]))
+    assert not any(name.startswith("states__") for name in model.get_params())
+
+
+def test_what_is_no_group_is_told_by_fit_alone(process) -> None:
+    model = SnapshotSDE(process.start, solver="fast")
+    assert "solver__eps" not in model.get_params()
+    with pytest.raises(ValueError, match="solver must be a Solver"):
+        model.fit(process.X, process.times)
+    assert model.set_params(solver=None, solver__eps=0.1).solver == Solver(eps=0.1)
+    for wrong in ("solver__speed", "noise__level", "basis"):
+        with pytest.raises(ValueError, match=wrong):
+            model.set_params(**{wrong: 1})
+    with pytest.raises(ValueError, match="eps must be one positive number"):
+        model.set_params(solver__eps=-1.0)
 
 
 def test_in_a_pipeline(process) -> None:
-    model = make_pipeline(StandardScaler(), SnapshotSDE(0, noise="constant", basis=12))
+    model = make_pipeline(StandardScaler(), SnapshotSDE(0, noise="constant", smoothness=Smoothness(basis=12)))
     X = np.concatenate([process.start[None, :], process.X])
     times = np.concatenate([[0.0], process.times])
     model.fit(X, times)
     assert np.isfinite(model.predict(X)).all()
 
 
+GRID = {"smoothness__noise": [1e-3, 1e3]}
+
+
+def small(start) -> SnapshotSDE:
+    return SnapshotSDE(start, smoothness=Smoothness(basis=15), solver=Solver(max_iter=60, n_starts=1))
+
+
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ordiff.OrdiffWarning")
 def test_grid_search_over_smoothness(process) -> None:
-    search = GridSearchCV(
-        SnapshotSDE(process.start, noise="constant", basis=15, max_iter=60),
-        {"smooth_ordering": [1e-3, 1e-1]}, cv=2, error_score="raise",
-    )  # fmt: skip
-    search.fit(process.X, process.times)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    """Times take the place of y. The true noise is constant: the smooth one predicts better."""
+    search = GridSearchCV(small(process.start), GRID, cv=2, error_score="raise")
+    search.fit(process.X, process.times, sample_weight=np.ones(500))
+    rough, smooth = search.cv_results_["mean_test_score"]
+    assert smooth > rough
+    assert search.best_params_ == {"smoothness__noise": 1e3}
+    assert search.best_estimator_.smooth_noise_ == 1e3
+    assert search.best_estimator_.smoothness == Smoothness(noise=1e3, basis=15)
+
+
+@pytest.mark.filterwarnings("ignore::ordiff.OrdiffWarning")
+def test_grid_search_with_times_by_their_name(process) -> None:
+    """Times as metadata, which scikit-learn routes to fit and score; the result is the same."""
+    X, times = process.X[:300], process.times[:300]
+    grid = {"smoothness__noise": [1e3], "states__spacing": [0.5]}
+    by_place = GridSearchCV(small(process.start), grid, cv=2, error_score="raise").fit(X, times)
+    with config_context(enable_metadata_routing=True):
+        model = small(process.start).set_fit_request(times=True).set_score_request(times=True)
+        by_name = GridSearchCV(model, grid, cv=2, error_score="raise").fit(X, times=times)
+    np.testing.assert_allclose(by_name.cv_results_["mean_test_score"], by_place.cv_results_["mean_test_score"])
+    assert by_name.best_estimator_.states_.spacing == 0.5
 
 
 # What scikit-learn's checks ask that a model of snapshots is not, and why.
@@ -357,7 +453,8 @@ EXPECTED = {
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
-    [SnapshotSDE(start=0, basis=4, max_iter=4, n_starts=1, noise="constant")], expected_failed_checks=lambda _: EXPECTED
+    [SnapshotSDE(start=0, noise="constant", smoothness=Smoothness(basis=4), solver=Solver(max_iter=4, n_starts=1))],
+    expected_failed_checks=lambda _: EXPECTED,
 )
 def test_scikit_learn(estimator, check) -> None:
     check(estimator)
@@ -365,18 +462,19 @@ def test_scikit_learn(estimator, check) -> None:
 
 @pytest.fixture(scope="module")
 def found_at_once(process):
-    return SnapshotSDE(process.start, noise="constant", basis=15).fit(process.X, process.times)
+    model = SnapshotSDE(process.start, noise="constant", smoothness=Smoothness(basis=15))
+    return model.fit(process.X, process.times)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_a_better_optimum_of_another_start_is_taken(process, found_at_once, monkeypatch, interrupted):
     """The first one is made a bad one; an interrupt on the way to the better leaves what there is."""
-    whole, calls = learn.optimise, []
+    whole, calls = stages.optimise, []
 
-    def optimise(problem, a, **settings):
+    def optimise(problem, a, evaluations, **settings):
         calls.append(settings.get("updates"))
-        solution = whole(problem, a, **settings)
+        solution = whole(problem, a, evaluations, **settings)
         if calls[-1] == 3:  # the main search, on the final states
             bad = solution.a + 0.2 * np.sqrt(np.diag(solution.covariance))
             return replace(solution, a=bad, loss=problem.value_and_gradient(bad)[0])
@@ -384,11 +482,13 @@ def test_a_better_optimum_of_another_start_is_taken(process, found_at_once, monk
             return replace(solution, covariance=None, interrupted=True)
         return solution
 
-    monkeypatch.setattr(learn, "optimise", optimise)
+    monkeypatch.setattr(stages, "optimise", optimise)
+    model = SnapshotSDE(process.start, noise="constant", smoothness=Smoothness(basis=15))
     with pytest.warns(od.OrdiffWarning, match="not confirmed|interrupted"):
-        model = SnapshotSDE(process.start, noise="constant", basis=15).fit(process.X, process.times)
+        model.fit(process.X, process.times)
     assert calls[-1] is None
     assert not model.converged_
+    assert model.interrupted_ == interrupted
     assert found_at_once.converged_
     assert model.loss_ == pytest.approx(found_at_once.loss_, abs=1e-3)
     np.testing.assert_allclose(model.noise_, found_at_once.noise_, rtol=0.1 if interrupted else 0.02)
@@ -396,10 +496,10 @@ def test_a_better_optimum_of_another_start_is_taken(process, found_at_once, monk
 
 def test_quantities_without_scores_are_learned_and_confirmed(process):
     """The step, for one: without its curvature other starts have only the penalties to go by."""
+    learn, smoothness = ("ordering", "noise", "eps"), Smoothness(basis=10)
+    model = SnapshotSDE(process.start, learn=learn, noise="constant", smoothness=smoothness)
     with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
-        model = SnapshotSDE(process.start, noise="constant", basis=10, learn=("ordering", "noise", "eps")).fit(
-            process.X[:300], process.times[:300]
-        )
+        model.fit(process.X[:300], process.times[:300])
     assert np.isfinite(model.loss_)
     truth = process.ordering[:300]
     assert np.corrcoef(model.ordering_, truth)[0, 1] > 0.99
@@ -412,7 +512,7 @@ def test_a_start_within_the_data_and_a_steady_state(horizon):
     t = rng.uniform(0, horizon, 400)
     X = rng.normal(size=(400, 2)) * np.sqrt((1 - np.exp(-2 * t)) / 2)[:, None]
     with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
-        model = od.SnapshotSDE(np.zeros(2), noise="constant", basis=20).fit(X, t)
+        model = od.SnapshotSDE(np.zeros(2), noise="constant", smoothness=Smoothness(basis=20)).fit(X, t)
     low, high = model.profile().interval
     assert low < 1 < high  # the truth is 1
     if horizon == 1:

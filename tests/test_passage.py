@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import functools
-from fractions import Fraction
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from benchmarks.double_well import disc, potential, samples, truth
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import cumulative_trapezoid
 
 import ordiff as od
-from ordiff import passage
-from ordiff._check import SolveError
-from ordiff._elimination import Elimination
+from chains import chain
 from ordiff.passage import (
     committor,
     expected_occupancy,
@@ -26,15 +22,6 @@ from ordiff.passage import (
     stationary,
     terminal_sets,
 )
-
-
-def chain(P, eps=1.0):
-    """An operator with this matrix; only where P is not 0, and on the diagonal."""
-    P = sp.coo_array(P)
-    off = P.row != P.col
-    distances = sp.csr_array((np.ones(off.sum()), (P.row[off], P.col[off])), shape=P.shape)
-    graph = od.NeighborGraph.from_distances(distances)
-    return od.MarkovOperator(graph, P.toarray()[graph.sources(), graph.indices], eps, np.ones(P.shape[0]))
 
 
 def birth_death(up, down):
@@ -47,15 +34,6 @@ def random_matrix(seed, m=25):
     P = rng.uniform(size=(m, m)) ** 3 * (rng.uniform(size=(m, m)) < 0.25)
     P += np.diag(rng.uniform(0, 0.3, m)) + 0.2 * np.roll(np.eye(m), 1, axis=1)  # a cycle: irreducible
     return P / P.sum(axis=1, keepdims=True)
-
-
-@pytest.fixture(params=["factored", "two levels"])
-def solver(request, monkeypatch):
-    """Both ways to solve, on systems of any size."""
-    if request.param == "two levels":
-        monkeypatch.setattr(passage, "_MOST_FACTORED", 0)
-        monkeypatch.setattr(passage, "_COARSE", (1, 50))
-    return request.param
 
 
 # -------------------------------------------------------------------------------------------------- closed forms
@@ -136,27 +114,6 @@ def test_reactive_flux_is_that_of_transition_path_theory(seed):
     assert flux.total == pytest.approx(f[A].sum())
     assert flux.total == pytest.approx(f[:, B].sum())
     assert flux.rate == pytest.approx(flux.total / (pi @ flux.backward))
-
-
-def test_both_solvers_agree_on_samples(solver, rng):
-    """Enough states for several aggregates, a drift, traps at the edge, and several right sides."""
-    X = rng.normal(size=(1500, 3))
-    graph = od.NeighborGraph.build(X, k=30)
-    op = od.Kernel(od.Ordering(-0.5 * (X**2).sum(1)), noise=1.0).operator(graph, 0.05, density="knn")
-    ends = [X[:, 0] < -1.2, X[:, 0] > 1.2, X[:, 1] > 1.5]
-    ends[2] &= ~(ends[0] | ends[1])
-    P = op.matrix.toarray()
-    free = ~np.logical_or.reduce(ends)
-    N = np.linalg.inv(np.eye(free.sum()) - P[np.ix_(free, free)])
-    want = np.stack([N @ P[np.ix_(free, end)].sum(1) for end in ends], axis=1)
-    np.testing.assert_allclose(fate_probabilities(op, ends)[free], want, atol=1e-8)
-    inside = ~free
-    np.testing.assert_allclose(first_passage_time(op, inside).mean[free], op.eps * N.sum(axis=1), rtol=1e-7)
-    time = expected_occupancy(op, free, inside)
-    np.testing.assert_allclose(time[free], op.eps * N.sum(axis=0) / free.sum(), rtol=1e-6, atol=1e-10)
-    mass = stationary(op)
-    np.testing.assert_allclose(op.forward(mass), mass, atol=1e-11)
-    assert mass.sum() == pytest.approx(1.0)
 
 
 def test_products_are_asked_the_same(solver, rng):
@@ -256,7 +213,7 @@ ABSORBING = np.array(
 )
 
 
-def test_states_that_may_never_arrive_wait_for_ever():
+def test_states_that_may_never_arrive_have_infinite_times():
     op = chain(ABSORBING)
     time = first_passage_time(op, 3)
     assert np.isinf(time.mean[[0, 1, 2]]).all()  # 1 and 2 may end in 0
@@ -286,63 +243,6 @@ def test_stationary_needs_one_closed_class():
     with pytest.raises(ValueError, match="no state of A is ever visited"):
         reactive_flux(chain(P), 0, 1)
     assert np.isnan(reactive_flux(chain(P), 1, 2).backward[0])
-
-
-def halves(gap):
-    """Two halves that exchange mass so rarely that double precision cannot weigh one against the other."""
-    rng = np.random.default_rng(0)
-    P = np.kron(np.eye(2), rng.uniform(0.1, 1, (6, 6)))
-    P /= P.sum(axis=1, keepdims=True)
-    P[0, 6], P[6, 0] = gap, gap
-    return P
-
-
-def rational(moves, b):
-    """x of (D − B) x = b with D the row sums of B, whose last column is b's, in rational numbers."""
-    rows = [[Fraction(-value) for value in row] for row in moves]
-    for i, row in enumerate(rows):
-        row[i] = -sum((value for j, value in enumerate(row) if j != i), Fraction(0))
-        row[-1] = Fraction(b[i])
-    for k in range(len(rows)):
-        rows[k] = [value / rows[k][k] for value in rows[k]]
-        for i in range(len(rows)):
-            if i != k:
-                rows[i] = [value - rows[i][k] * other for value, other in zip(rows[i], rows[k], strict=True)]
-    return np.array([float(row[-1]) for row in rows])
-
-
-@pytest.mark.parametrize("gap", [1e-30, 1e-200])
-def test_a_chain_that_waits_for_ages(gap, solver):
-    """Every entry is right to rounding: states are eliminated without a subtraction."""
-    P = halves(gap)
-    found, fates = first_passage_time(chain(P), 3), fate_probabilities(chain(P), [[3], [4]])
-    free = np.delete(np.arange(12), 3)
-    ends = P[np.ix_(free, [*free, 3])]
-    np.testing.assert_allclose(found.mean[free], rational(ends, np.ones(11)), rtol=1e-12)
-    assert (found.mean[6:] > 1 / gap).all()
-    assert not np.isnan(found.second_moment).any()
-    free = np.delete(np.arange(12), [3, 4])
-    ends = np.column_stack([P[np.ix_(free, free)], P[free][:, [3, 4]].sum(axis=1)])
-    np.testing.assert_allclose(fates[free, 1], rational(ends, P[free, 4]), rtol=1e-12)
-
-
-@pytest.mark.parametrize(("gap", "most"), [(1e-310, 6_000), (1e-30, 0)])
-def test_a_system_that_rounding_decides_is_an_error(gap, most, solver, monkeypatch):
-    monkeypatch.setattr(passage, "_MOST_ELIMINATED", most)
-    with pytest.raises(SolveError, match="could not be solved"):
-        first_passage_time(chain(halves(gap)), 3)
-
-
-def test_elimination_in_blocks(rng):
-    N = 150
-    B = rng.random((N, N)) * (rng.random((N, N)) < 0.3)
-    np.fill_diagonal(B, 0.0)
-    leaving, b = 1e-3 * rng.random(N), rng.normal(size=N)
-    A = np.diag(B.sum(axis=1) + leaving) - B
-    found = Elimination(B.copy(), leaving)
-    np.testing.assert_allclose(found.solve(b), np.linalg.solve(A, b), rtol=1e-9)
-    np.testing.assert_allclose(found.solve(b, transposed=True), np.linalg.solve(A.T, b), rtol=1e-9)
-    np.testing.assert_allclose(found.solve(leaving), 1.0, rtol=1e-14)
 
 
 # ---------------------------------------------------------------------------------------------------------- input

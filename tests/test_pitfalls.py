@@ -10,7 +10,7 @@ import pytest
 from scipy.integrate import cumulative_trapezoid
 
 import ordiff as od
-from ordiff import GraphError, OrdiffWarning, SnapshotSDE
+from ordiff import GraphError, OrdiffWarning, Smoothness, SnapshotSDE, Solver
 
 pytestmark = pytest.mark.filterwarnings("ignore:the process does not reach")
 
@@ -18,7 +18,7 @@ START = np.array([5.0, 5.0])
 
 
 @pytest.fixture(scope="module")
-def seen():
+def snapshots():
     """dx = −x dt + dW from (5, 5): 300 samples and their times."""
     rng = np.random.default_rng(0)
     t = rng.uniform(0, 2, 300)
@@ -30,21 +30,23 @@ def decayed(start, t, rng):
 
 
 def fit(X, t, start=START, weight=None, **settings):
-    return SnapshotSDE(start, **{"noise": "constant", "basis": 20, **settings}).fit(X, t, sample_weight=weight)
+    """The settings are parameters, or members of groups by their names."""
+    model = SnapshotSDE(start, noise="constant").set_params(smoothness__basis=20).set_params(**settings)
+    return model.fit(X, t, sample_weight=weight)
 
 
 @pytest.fixture(scope="module")
-def usual(seen):
+def usual(snapshots):
     """There is nothing to tell of it, but for single samples that are not reached."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message="the process does not reach")
-        return fit(*seen)
+        return fit(*snapshots)
 
 
 @pytest.mark.parametrize(("length", "time"), [(1e-6, 1.0), (1e3, 1.0), (1e6, 1e5), (1.0, 1e-4)])
-def test_units_do_not_matter(usual, seen, length, time):
-    X, t = seen
+def test_units_do_not_matter(usual, snapshots, length, time):
+    X, t = snapshots
     model = fit(X * length, t * time, START * length)
     assert model.converged_
     np.testing.assert_allclose(model.noise_[0] / (length / time**0.5), usual.noise_[0], rtol=0.02)
@@ -54,20 +56,20 @@ def test_units_do_not_matter(usual, seen, length, time):
     np.testing.assert_allclose(deviation.mean(), usual.ordering_std_.mean(), rtol=0.1)
 
 
-def test_a_known_noise_is_kept(seen):
-    model = fit(*seen, noise=1.0)
+def test_a_known_noise_is_kept(snapshots):
+    model = fit(*snapshots, noise=1.0)
     np.testing.assert_allclose(model.noise_, 1.0, rtol=1e-12)
     assert not model.noise_std_.any()
     assert "as given" in model.summary()
     with pytest.raises(ValueError, match="neither given"):
-        fit(*seen, learn=("ordering",))
+        fit(*snapshots, learn=("ordering",))
     with pytest.raises(ValueError, match="nothing is left to learn"):
-        fit(*seen, noise=1.0, learn=("noise",))
+        fit(*snapshots, noise=1.0, learn=("noise",))
 
 
 @pytest.mark.slow
-def test_weights_are_counts(seen):
-    X, t = seen
+def test_weights_are_counts(snapshots):
+    X, t = snapshots
     with pytest.warns(OrdiffWarning, match="counts samples"):
         fit(X, t, weight=np.full(300, 1 / 20))
     twice = fit(np.vstack([X, X]), np.concatenate([t, t]))
@@ -85,10 +87,10 @@ def test_a_start_that_nothing_leads_from_is_an_error(rng):
     """The chain must not begin somewhere else."""
     with pytest.raises(GraphError, match=r"start lies 0\.\d+ away from the samples"):
         od.States.design(rng.uniform(-1, 1, (2000, 2)), 0.05, [1.4, 0.0])
-    with pytest.raises(GraphError, match="nothing was seen on the way"):
+    with pytest.raises(GraphError, match="there are no samples between"):
         fit(*moved(0.22, rng), np.array([0.2, 0.0]))
     several = np.vstack([[1.8, 0.0], rng.uniform(-0.1, 0.1, (20, 2))])  # most of the mass is far away
-    with pytest.raises(GraphError, match="nothing was seen on the way"):
+    with pytest.raises(GraphError, match="there are no samples between"):
         od.States.design(rng.uniform(-1, 1, (2000, 2)), 0.05, several, start_weights=[0.95, *np.full(20, 0.0025)])
 
 
@@ -116,13 +118,13 @@ def test_many_early_samples_are_told():
     t = np.repeat([0.1, 0.25, 0.5, 1.5, 4.0], 100)
     X = decayed(np.array([3.0, 3.0]), t, np.random.default_rng(3))
     with pytest.warns(OrdiffWarning, match="200 of 500 samples were seen before the chain's first step"):
-        fit(X, t, np.array([3.0, 3.0]), eps=0.4)
+        fit(X, t, np.array([3.0, 3.0]), solver__eps=0.4)
 
 
 @pytest.mark.slow
-def test_times_that_are_not_counted_from_the_start_are_told(seen, usual):
+def test_times_that_are_not_counted_from_the_start_are_told(snapshots, usual):
     """Of the usual ones nothing is told, see there."""
-    X, t = seen
+    X, t = snapshots
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         fit(X, t + 2010)  # and so late nothing moves any more, which is told too
@@ -139,8 +141,8 @@ def test_a_mask_of_zeros_and_ones_is_not_taken_for_indices():
         od.expected_occupancy(op, (x[:, 0] == 0).astype(int), target.astype(bool))
 
 
-def test_a_given_ordering_is_kept(seen):
-    X, t = seen
+def test_a_given_ordering_is_kept(snapshots):
+    X, t = snapshots
     l = -0.5 * (X**2).sum(axis=1)
     model = fit(X, t, ordering=l, learn=("noise",))
     assert np.abs(model.ordering_ - (l + 25)).max() < 0.01 * np.ptp(l)
@@ -148,14 +150,14 @@ def test_a_given_ordering_is_kept(seen):
     np.testing.assert_allclose(np.diff(on_samples.ordering_), np.diff(l), rtol=1e-9, atol=1e-9)
 
 
-def test_on_samples_the_operator_is_the_chain_that_was_learned(seen, tmp_path):
+def test_on_samples_the_operator_is_the_chain_that_was_learned(snapshots, tmp_path):
     """Its powers give the likelihood; also when the density was learned, and after save and load."""
-    X, t = seen
+    X, t = snapshots
+    solver = Solver(max_iter=20, n_starts=1)
     with pytest.warns(OrdiffWarning, match="not confirmed"):
-        model = fit(X, t, states="samples", learn=("ordering", "noise", "density"), max_iter=20, n_starts=1)
+        model = fit(X, t, states="samples", learn=("ordering", "noise", "density"), solver=solver)
     model.save(tmp_path / "model.npz")
-    objective = model._fitted.problem.objective
-    expected = objective.history(model._fitted.dynamics)
+    expected = model._result.likelihood.time_slices(model._chain.dynamics)
     for one in (model, od.load(tmp_path / "model.npz")):
         mass = one.states_.start
         for step in range(1, 6):
@@ -185,14 +187,14 @@ def test_terminal_samples_are_terminal():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_fates_of_a_noise_field_with_outliers(seed):
-    """Heavy tails in three dimensions: states that the data say nothing of may hold the process for ages."""
+    """Heavy tails in three dimensions: states without data near them make the chain nearly decomposable."""
     rng = np.random.default_rng(seed)
     t = np.repeat([0.0, 1.0, 2.0, 3.0], 225)
     side = np.where(rng.random(900) < 0.5, -1, 1)
     X = np.column_stack([2 * t, side * np.maximum(t - 1, 0) * 1.5, 0 * t])
     X += rng.standard_t(2.5, X.shape) * (0.5 + 0.15 * t)[:, None]
     with warnings.catch_warnings(action="ignore", category=OrdiffWarning):  # some samples are not reached
-        model = SnapshotSDE(t == 0, basis=30).fit(X, t)
+        model = SnapshotSDE(t == 0, smoothness=Smoothness(basis=30)).fit(X, t)
     fates = model.fate_probabilities({"up": (t == 3) & (X[:, 1] > 2), "down": (t == 3) & (X[:, 1] < -2)})
     np.testing.assert_allclose(fates.sum(axis=1), 1, atol=1e-6)
     assert np.abs(fates[t == 0].mean(axis=0) - 0.5).max() < 0.15
@@ -201,16 +203,17 @@ def test_fates_of_a_noise_field_with_outliers(seed):
     assert fates[upper, 0].mean() > fates[lower, 0].mean() + 0.2
 
 
-def test_numpy_scalars_among_the_settings_can_be_saved(seen, tmp_path):
-    X, t = seen
-    model = fit(X, t, np.argmin(t), basis=np.int64(10), learn=("ordering", "noise"))
+def test_numpy_scalars_among_the_settings_can_be_saved(snapshots, tmp_path):
+    X, t = snapshots
+    model = fit(X, t, np.argmin(t), smoothness__basis=np.int64(10), learn=("ordering", "noise"))
     model.save(tmp_path / "model.npz")
     np.testing.assert_allclose(od.load(tmp_path / "model.npz").predict(X), model.predict(X))
 
 
-def test_the_number_of_neighbours_is_heeded(seen):
-    with warnings.catch_warnings(action="ignore", category=OrdiffWarning):  # what is learned does not matter
-        few, many = (fit(*seen, n_neighbors=k, basis=5, max_iter=5, n_starts=1).graph_ for k in (15, 60))
+def test_the_number_of_neighbours_is_heeded(snapshots):
+    quick = {"smoothness__basis": 5, "solver__max_iter": 5, "solver__n_starts": 1}  # what is learned does not matter
+    with warnings.catch_warnings(action="ignore", category=OrdiffWarning):
+        few, many = (fit(*snapshots, states__n_neighbors=k, **quick).graph_ for k in (15, 60))
     assert 7 < few.n_edges / few.n_points < 20
     assert 30 < many.n_edges / many.n_points < 70
 
@@ -223,5 +226,5 @@ def test_few_functions_find_the_samples(seed):
     X = np.repeat([[1.0, 3.0], [2.0, 1.0], [3.0, 3.0], [4.0, 1.0]], 4, axis=0)
     X += 1e-9 * np.random.default_rng(seed).normal(size=X.shape)
     times, weights = np.repeat([1, 2, 1, 2], 4), np.r_[10.0, np.ones(15)]
-    model = SnapshotSDE(start=0, basis=4, noise="constant").fit(X, times, sample_weight=weights)
+    model = SnapshotSDE(0, noise="constant", smoothness=Smoothness(basis=4)).fit(X, times, sample_weight=weights)
     assert model.unreached_.size == 0

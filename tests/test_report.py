@@ -42,7 +42,8 @@ class Page(HTMLParser):
 def written(tmp_path_factory):
     data = od.datasets.ornstein_uhlenbeck(300, random_state=0)
     with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
-        model = od.SnapshotSDE(data.start, basis=30, max_iter=40, n_starts=1).fit(data.X, data.times)
+        settings = {"smoothness": od.Smoothness(basis=30), "solver": od.Solver(max_iter=40, n_starts=1)}
+        model = od.SnapshotSDE(data.start, **settings).fit(data.X, data.times)
     path = tmp_path_factory.mktemp("report") / "report.html"
     truth = {"ordering": data.ordering - data.ordering_at(data.start[None])[0], "noise": data.noise}
     assert report.write(model, path, times=data.times, truth=truth, title="a < b", notes="seen & done") == path
@@ -68,7 +69,7 @@ def test_the_page_needs_nothing_else(written):
 
 
 def test_many_samples_are_drawn_in_part(written, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "MOST_POINTS", 100)
+    monkeypatch.setattr(report, "MAX_POINTS", 100)
     text = report.write(written[0], tmp_path / "few.html").read_text(encoding="utf-8")
     assert "100 of 300 samples are drawn" in text
     assert len(re.findall(r'"customdata"', text)) >= 4
@@ -98,8 +99,8 @@ def test_a_browser_shows_it_without_an_error(written, tmp_path):
         browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr",
         "--v=0", f"--user-data-dir={tmp_path}", "--virtual-time-budget=20000", "--dump-dom", path.as_uri(),
     ]  # fmt: skip
-    seen = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    console = [line for line in seen.stderr.splitlines() if "CONSOLE" in line]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    console = [line for line in shown.stderr.splitlines() if "CONSOLE" in line]
     assert console == []
-    assert json.loads(Page(seen.stdout).json) == report.numbers(model)
-    assert seen.stdout.count('class="main-svg"') >= 4  # plotly has drawn every figure
+    assert json.loads(Page(shown.stdout).json) == report.numbers(model)
+    assert shown.stdout.count('class="main-svg"') >= 4  # plotly has drawn every figure

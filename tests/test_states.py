@@ -1,4 +1,4 @@
-"""Designed states: evenly spread, with right volumes, and seen exactly where polynomials are."""
+"""Designed states: evenly spread, with right volumes, and exact weights for quadratic functions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_volumes_integrate(square) -> None:
     assert states.volumes @ bump == pytest.approx(2 * np.pi * 0.01, rel=0.05)
 
 
-def test_quadratics_are_seen_exactly(square) -> None:
+def test_quadratics_are_reproduced_exactly(square) -> None:
     _, states = square
     P = np.random.default_rng(1).uniform(0.1, 0.9, (200, 2))
 

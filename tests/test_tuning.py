@@ -51,7 +51,7 @@ def test_resolution_at_some_samples_finds_the_worst(rng, monkeypatch):
     X = rng.uniform(0, 1, (1000, 2))
     graph = od.NeighborGraph.build(X, k=40)
     every = tuning.resolution(od.Kernel(), graph, 0.002)
-    monkeypatch.setattr("ordiff.tuning._MOST_PAIRS", 100_000)
+    monkeypatch.setattr("ordiff.tuning._MAX_PAIRS", 100_000)
     some = tuning.resolution(od.Kernel(), graph, 0.002)
     assert len(some.samples) < 150
     assert some.min == pytest.approx(every.min, abs=0.02)
@@ -165,7 +165,7 @@ def test_a_dense_clump_does_not_decide_for_all(rng, monkeypatch):
     kernel = od.Kernel(od.Ordering(-0.5 * (X**2).sum(axis=1)), noise=1.4)
     monkeypatch.setattr("ordiff.tuning._MOST_PAIRS", 1_600_000)  # two samples of five
     some = tuning.choose_eps(kernel, graph)
-    monkeypatch.setattr("ordiff.tuning._MOST_PAIRS", 10**9)
+    monkeypatch.setattr("ordiff.tuning._MAX_PAIRS", 10**9)
     every = tuning.choose_eps(kernel, graph)
     assert every.valid
     assert some.high == pytest.approx(every.high, rel=0.1)

@@ -14,15 +14,15 @@ HEIGHT = 1.5
 TOP, BOTTOM = 4.0, 0.9
 BOXES = {
     "data": (0.0, 2.45, 1.8, WHITE, "data", "points X, and an\nordering or times"),
-    "graph": (2.5, TOP, 2.0, BLUE, "graph", "neighbours,\ntangents, density"),
-    "kernel": (5.2, TOP, 2.3, BLUE, "kernel parts", "ordering · metric\nbandwidth · profile"),
+    "graph": (2.5, TOP, 2.0, BLUE, "graph/", "search, pattern,\nlayout in memory"),
+    "kernel": (5.2, TOP, 2.3, BLUE, "kernel/", "ordering · metric\nbandwidth · profile"),
     "operator": (8.2, TOP, 2.2, BLUE, "operator", "P, and its generator\nL = (P − I)/ε"),
-    "questions": (11.1, TOP, 2.2, GREEN, "questions", "fields · spectra\npassage · tuning"),
-    "states": (2.5, BOTTOM, 2.0, ORANGE, "states", "points, volumes,\nobservation"),
-    "objective": (5.2, BOTTOM, 2.1, ORANGE, "objective", "likelihood, gradient,\nsmoothness"),
-    "optimise": (8.0, BOTTOM, 1.7, ORANGE, "optimise", "L-BFGS,\nempirical Bayes"),
-    "model": (10.4, BOTTOM, 1.9, ORANGE, "SnapshotSDE", "ordering, noise,\ndrift"),
-    "trust": (13.0, BOTTOM, 1.6, GREEN, "trust", "profile,\nuncertainty"),
+    "questions": (11.1, TOP, 2.2, GREEN, "questions", "fields · spectral\npassage · tuning"),
+    "states": (2.5, BOTTOM, 2.0, ORANGE, "discretise", "states, step,\nobservation"),
+    "objective": (5.2, BOTTOM, 2.1, ORANGE, "likelihood", "transition, slices,\ngradient, scores"),
+    "optimise": (8.0, BOTTOM, 1.7, ORANGE, "optimise", "smoothing,\nmarginal"),
+    "model": (10.4, BOTTOM, 1.9, ORANGE, "result", "ordering, noise,\ndrift"),
+    "trust": (13.0, BOTTOM, 1.6, GREEN, "model", "profile,\nuncertainty"),
 }
 
 

@@ -2,15 +2,16 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ordiff import datasets, single_cell, tuning
-from ordiff._check import GraphError, MissingExtraError, OrdiffWarning, ResolutionError, SolveError
+from ordiff import datasets, tuning
+from ordiff._validation import GraphError, MissingExtraError, OrdiffWarning, ResolutionError, SolveError
 from ordiff.fields import Moments, local_moments, mean_curvature, velocity
 from ordiff.geometry import TangentSpaces, balanced_density, kernel_density, knn_density, length_scale, smooth
 from ordiff.graph import NeighborGraph, geodesic_order, threshold_graph
-from ordiff.kernel.compose import Kernel
+from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.kernel.profile import Compact, Gaussian, Profile, SuperGaussian
 from ordiff.kernel.schemes import richardson, strang
+from ordiff.learning.settings import DesignedStates, SampleStates, Smoothness, Solver, TimeDensity
 from ordiff.operator import Extrapolation, MarkovOperator, Product
 from ordiff.passage import (
     PassageTime,
@@ -28,23 +29,29 @@ from ordiff.states import States
 from ordiff.topology import cyclic_hint
 
 if TYPE_CHECKING:
+    from ordiff import single_cell
     from ordiff.model import SnapshotSDE, load
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Compact", "Eigenbasis", "Extrapolation", "Gaussian", "GraphError", "Kernel", "MarkovOperator", "MissingExtraError",
-    "Moments", "NeighborGraph", "Ordering", "OrdiffWarning", "PassageTime", "Product", "Profile", "ReactiveFlux",
-    "ResolutionError", "SnapshotSDE", "SolveError", "States", "SuperGaussian", "TangentSpaces", "balanced_density",
-    "committor", "cyclic_hint", "datasets", "eigenbasis", "expected_occupancy", "fate_probabilities",
-    "first_passage_time", "geodesic_order", "kernel_density", "knn_density", "length_scale", "load", "local_moments",
-    "mean_curvature", "reactive_flux", "richardson", "single_cell", "smooth", "smooth_basis", "stationary", "strang",
-    "terminal_sets", "threshold_graph", "tuning", "velocity",
+    "Compact", "DesignedStates", "Eigenbasis", "Extrapolation", "Gaussian", "GraphError", "Kernel", "MarkovOperator",
+    "MissingExtraError", "Moments", "NeighborGraph", "Ordering", "OrdiffWarning", "PassageTime", "Product", "Profile",
+    "ReactiveFlux", "ResolutionError", "SampleStates", "Smoothness", "SnapshotSDE", "SolveError", "Solver", "States",
+    "SuperGaussian", "TangentSpaces", "TimeDensity", "balanced_density", "committor", "cyclic_hint", "datasets",
+    "eigenbasis", "expected_occupancy", "fate_probabilities", "first_passage_time", "geodesic_order", "kernel_density",
+    "knn_density", "length_scale", "load", "local_moments", "mean_curvature", "reactive_flux", "richardson",
+    "single_cell", "smooth", "smooth_basis", "stationary", "strang", "terminal_sets", "threshold_graph", "tuning",
+    "velocity",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """The estimator is imported when it is first asked for: scikit-learn takes longer to import than all the rest."""
+    """What is imported when it is first asked for: the estimator, as scikit-learn takes long, and `single_cell`."""
+    if name == "single_cell":
+        from importlib import import_module
+
+        return import_module("ordiff.single_cell")
     if name in ("SnapshotSDE", "load"):
         from ordiff import model
 

@@ -1,4 +1,4 @@
-"""Problems with their truth, to test and show what the operators and the learning do; simulation of any other.
+"""Problems whose dynamics are known, to test and show what operators and learning do; `simulate` makes others.
 
 Lengths and times are plain numbers: a drift is in lengths per time, a noise in lengths per √time, an ordering whose
 gradient is the drift in lengths² per time.
@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array, IntArray
-
-Seed = int | np.random.Generator | None
-Field = Callable[[Array], Array]
+from ordiff import _validation
+from ordiff._simulation import FieldFunction, Seed
+from ordiff._simulation import simulate as simulate
+from ordiff._validation import Array, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +53,9 @@ class Problem:
     confinement: Array | None = None  # (m,) a second, global ordering with speed and scale 1
     phase: Array | None = None  # (m,) radians
     fate: Array | None = None  # (m,) the probability of reaching the second of two fates first
-    ordering_at: Field | None = None
-    noise_at: Field | None = None
-    drift_at: Field | None = None
+    ordering_at: FieldFunction | None = None
+    noise_at: FieldFunction | None = None
+    drift_at: FieldFunction | None = None
 
 
 def _grid(first: Array, second: Array) -> tuple[Array, Array]:
@@ -71,7 +70,7 @@ def torus(side: int = 100, *, anisotropic: bool = False) -> Problem:
     Drift (2 + sin θ, 0) = ∇l for the local ordering l = 2θ − cos θ, test function f = sin θ sin 2φ. Diffusion tensor
     C = [[3 + sin φ, 1], [1, 1]] when ``anisotropic`` (noise 1, anisotropy C), else its isotropic mean, ρ² = ½ tr C.
     """
-    side = _check.count(side, "side", 3)
+    side = _validation.count(side, "side", 3)
     angles = 2 * np.pi * np.arange(side) / side
     theta, phi = _grid(angles, angles)
     zero = np.zeros_like(theta)
@@ -115,7 +114,7 @@ def spiral(side: int = 100) -> Problem:
     u₁ = √ũ with ũ on [1, 4) and u₂ on [0, 1]. The drift du₁/dt = u₁(2 − u₁) has the timing function
     t = ½ log(u₁/(2 − u₁)) as its ordering, with scale ‖∇t‖²; the noise is 2. Row 0 of the grid is the edge u₁ = 1.
     """
-    side = _check.count(side, "side", 3)
+    side = _validation.count(side, "side", 3)
     u, v = _grid(np.sqrt(1 + 3 * np.arange(side) / side), np.linspace(0, 1, side))
     zero, angle = np.zeros_like(u), 2 * np.pi * u
     c, s = np.cos(angle), np.sin(angle)
@@ -133,101 +132,7 @@ def spiral(side: int = 100) -> Problem:
     )  # fmt: skip
 
 
-# ----------------------------------------------------------------------------------------------- simulation
-
-# Steps to the last time, unless the step is given.
-_STEPS = 2000
-
-
-def simulate(
-    drift: Field,
-    noise: float | Field,
-    start: ArrayLike,
-    times: ArrayLike,
-    *,
-    step: float | None = None,
-    project: Field | None = None,
-    random_state: Seed = None,
-) -> Array:
-    """Snapshots of dx = μ(x) dt + ρ(x) dW (Itô): one path of its own for each time, seen at that time, (m, n).
-
-    drift: (p, n) → (p, n). noise: a number, or (p, n) → (p,). start: a point (n,) or one for each path (m, n). All
-    paths advance together by ``step`` (the last time / 2000 by default); the last step of each is the fraction that
-    ends at its time. Euler–Maruyama, x + μh + ρ√h ξ; on a line with noise that depends on x, Milstein, which adds
-    ½ρρ'h(ξ² − 1). Either way the law is right to O(h).
-
-    project: the closest point of a manifold, (p, n) → (p, n), applied after every step. The projected steps diffuse
-    by ½ρ²Δ on the manifold; their drift is the tangent part of μ.
-
-    >>> import numpy as np, ordiff as od
-    >>> X = od.datasets.simulate(lambda x: -x, 0.5, start=[1.0, 0.0], times=np.linspace(0, 2, 500), random_state=0)
-    >>> X.shape, X[0].tolist()
-    ((500, 2), [1.0, 0.0])
-    """
-    t = _check.nodes(times, np.size(times), "times")
-    if t.size == 0 or (t < 0).any():
-        raise ValueError(f"times must be one or more numbers from 0; got {'none' if t.size == 0 else t.min()}.")
-    first = np.asarray(start)
-    if first.ndim == 2 and first.shape[0] != t.size:
-        raise ValueError(f"start has {first.shape[0]} points, but there are {t.size} times: give one point or as many.")
-    first = _check.points(np.atleast_2d(first), "start", 1)
-    h = (t.max() or 1.0) / _STEPS if step is None else _check.positive(step, "step")
-    rng = np.random.default_rng(random_state)
-    order = np.argsort(-t, kind="stable")  # the paths still under way are the first ones
-    left = t[order]
-    x = np.broadcast_to(first, (t.size, first.shape[1]))[order].copy()
-    while left[0] > 0:
-        p = int(np.count_nonzero(left > 0))
-        x[:p] = _euler_maruyama(drift, noise, x[:p], np.minimum(left[:p], h)[:, None], rng)
-        if project is not None:
-            x[:p] = _field(project, x[:p], "project", (p, x.shape[1]))
-        left = np.where(left > h * (1 + 1e-9), left - h, 0.0)  # no last step of the size of a rounding
-    if not np.isfinite(x).all():
-        raise ValueError("the paths run away to infinity: use a smaller step, or a drift that holds them.")
-    out = np.empty_like(x)
-    out[order] = x
-    return out
-
-
-def _euler_maruyama(drift: Field, noise: float | Field, x: Array, h: Array, rng: np.random.Generator) -> Array:
-    """One step of length h (p, 1) from x (p, n)."""
-    p, n = x.shape
-    dW = np.sqrt(h) * rng.standard_normal((p, n))
-    rho = _noise_field(noise, x)
-    new = x + _field(drift, x, "drift", (p, n)) * h + rho * dW
-    if n == 1 and callable(noise):
-        # ρ' by the difference to the step without drift: the derivative-free Milstein scheme, error O(h^{3/2}) a step
-        ahead = _noise_field(noise, x + rho * np.sqrt(h))
-        new += 0.5 * (ahead - rho) * (dW**2 - h) / np.sqrt(h)
-    return new
-
-
-def _noise_field(noise: float | Field, x: Array) -> Array:
-    """ρ (p, 1)."""
-    if not callable(noise):
-        rho = np.full((len(x), 1), _check.number(noise, "noise"))
-    else:
-        rho = _field(noise, x, "noise", (len(x),))[:, None]
-    if (rho < 0).any():
-        raise ValueError(f"noise must not be negative; it is {rho.min():g} at x = {x[np.argmin(rho)].tolist()}.")
-    return rho
-
-
-def _field(function: Field, x: Array, name: str, shape: tuple[int, ...]) -> Array:
-    values = np.asarray(function(x), dtype=np.float64)
-    if values.shape == () and len(shape) == 1:
-        values = np.full(shape, float(values))
-    if values.shape != shape:
-        raise ValueError(f"{name}(x) must have shape {shape} for x of shape {x.shape}; got shape {values.shape}.")
-    bad = ~np.isfinite(values if values.ndim == 1 else values.sum(axis=1))
-    if bad.any():
-        raise ValueError(
-            f"{name}(x) is not finite at x = {x[np.argmax(bad)].tolist()}: if the paths run away, use a smaller step."
-        )
-    return values
-
-
-# ---------------------------------------------------------------------------- processes seen by snapshots
+# ------------------------------------------------------------------------ processes observed by snapshots
 
 
 @dataclass(frozen=True)
@@ -245,8 +150,8 @@ class _Uniform:
 
 
 @dataclass(frozen=True)
-class _EarlyAndLate:
-    """½N(0, width²) + ½N(horizon, width²) cut to [0, horizon]; the two halves mirror each other."""
+class _EndpointNormals:
+    """The mixture ½N(0, width²) + ½N(horizon, width²), truncated to [0, horizon]."""
 
     horizon: float
     width: float
@@ -271,20 +176,20 @@ def _snapshots(
     name: str,
     m: int,
     random_state: Seed,
-    ordering: Field,
-    drift: Field,
-    noise: Field,
+    ordering: FieldFunction,
+    drift: FieldFunction,
+    noise: FieldFunction,
     start: list[float],
-    density: _Uniform | _EarlyAndLate,
-    law: Callable[[Array, np.random.Generator], Array] | None = None,
-    project: Field | None = None,
+    density: _Uniform | _EndpointNormals,
+    exact: Callable[[Array, np.random.Generator], Array] | None = None,
+    project: FieldFunction | None = None,
 ) -> Problem:
-    """m snapshots of dx = ∇l dt + ρ dW at times drawn from the density; ``law`` draws them exactly, where it can."""
-    m = _check.count(m, "m", 2)
+    """m snapshots of dx = ∇l dt + ρ dW at times drawn from the density, by ``exact`` draws or by simulation."""
+    m = _validation.count(m, "m", 2)
     rng = np.random.default_rng(random_state)
     x0 = np.array(start)
     times = density.sample(m, rng)
-    X = simulate(drift, noise, x0, times, project=project, random_state=rng) if law is None else law(times, rng)
+    X = simulate(drift, noise, x0, times, project=project, random_state=rng) if exact is None else exact(times, rng)
     return Problem(
         name=name, X=X, ordering=ordering(X), speed=1.0, scale=1.0, noise=noise(X), drift=drift(X), times=times,
         start=x0, horizon=density.horizon, time_density=density, ordering_at=ordering, noise_at=noise, drift_at=drift,
@@ -298,7 +203,7 @@ def ornstein_uhlenbeck(m: int = 1500, random_state: Seed = None) -> Problem:
     """
     theta, start = np.array([1.8, 1.2]), np.array([5.0, 5.0])
 
-    def law(t: Array, rng: np.random.Generator) -> Array:
+    def exact(t: Array, rng: np.random.Generator) -> Array:
         decay = np.exp(-t[:, None] * theta)
         return start * decay + np.sqrt((1 - decay**2) / theta) * rng.standard_normal((t.size, 2))
 
@@ -307,14 +212,14 @@ def ornstein_uhlenbeck(m: int = 1500, random_state: Seed = None) -> Problem:
         ordering=lambda x: -0.5 * (x**2 @ theta),
         drift=lambda x: -theta * x,
         noise=lambda x: np.full(len(x), np.sqrt(2.0)),
-        start=start.tolist(), density=_EarlyAndLate(2.0, 0.6), law=law,
+        start=start.tolist(), density=_EndpointNormals(2.0, 0.6), exact=exact,
     )  # fmt: skip
 
 
 def nonlinear(
     m: int = 2500, random_state: Seed = None, *, lift: int | None = None, lift_noise: float = 0.05
 ) -> Problem:
-    """Escape from a hill to hollows in the plane with a noise that is least at radius 2π.
+    """Escape from a maximum of the potential to the wells around it, in the plane, with a noise least at radius 2π.
 
     dx_i = (1.5 sin(x_i/2) + (4π²x_i − x_i³) e^{−x_i²/4}/(2π²)) dt + ½√(1 + (‖x‖ − 2π)²/8) dw_i from 0, times uniform
     on [0, 4]; l = −Σ_i [3 cos(x_i/2) + (4(π² − 1) − x_i²) e^{−x_i²/4}/π²].
@@ -338,8 +243,8 @@ def nonlinear(
     flat = _snapshots("nonlinear", m, rng, ordering, drift, noise, [0.0, 0.0], _Uniform(4.0))
     if lift is None:
         return flat
-    n = _check.count(lift, "lift", 2)
-    spread = _check.number(lift_noise, "lift_noise")
+    n = _validation.count(lift, "lift", 2)
+    spread = _validation.number(lift_noise, "lift_noise")
     if spread < 0:
         raise ValueError(f"lift_noise must not be negative; got {spread:g}.")
     J, _ = np.linalg.qr(rng.standard_normal((n, 2)))
@@ -352,7 +257,7 @@ def nonlinear(
 
 
 def valley(m: int = 2000, random_state: Seed = None) -> Problem:
-    """A run down the winding valley y = sin x, with a noise that grows geometrically on the way.
+    """Drift along the winding valley y = sin x, with a noise that grows exponentially with x.
 
     l = 1.5 x − 2(y − sin x)² and ρ = ½ exp((x − 3)/6), so log ρ is linear; from 0, times uniform on [0, 4].
     """
@@ -390,7 +295,7 @@ def sphere(m: int = 2000, random_state: Seed = None) -> Problem:
 def double_well(m: int = 2000, random_state: Seed = None) -> Problem:
     """Two fates: dx = −∇U dt + 0.8 dW, U = 2((x/2)² − 1)² + ½y², from (0, 1) beside the saddle.
 
-    The wells are at (∓2, 0), the barrier is 2 and ½ρ² is 0.32, so that few change their mind by the last time, 3; times
+    The wells are at (∓2, 0), the barrier is 2 and ½ρ² is 0.32, so that few cross it again by the last time, 3; times
     are uniform. ``fate`` is the probability of reaching x = 2 before x = −2.
     """
     rho = 0.8
@@ -401,13 +306,13 @@ def double_well(m: int = 2000, random_state: Seed = None) -> Problem:
         noise=lambda x: np.full(len(x), rho),
         start=[0.0, 1.0], density=_Uniform(3.0),
     )  # fmt: skip
-    # x does not feel y: its fate is ∫ exp(U/(½ρ²)) from one well, over the same from well to well
+    # x is independent of y: the fate is ∫ exp(U/(½ρ²)) from one well to x, over that from well to well
     nodes, weights = np.polynomial.legendre.leggauss(80)
 
     def integral(x: Array) -> Array:
-        way = 0.5 * (x + 2)
-        between = way[:, None] * (nodes + 1) - 2
-        return way * (np.exp(4 * (0.25 * between**2 - 1) ** 2 / rho**2) @ weights)
+        half = 0.5 * (x + 2)
+        between = half[:, None] * (nodes + 1) - 2
+        return half * (np.exp(4 * (0.25 * between**2 - 1) ** 2 / rho**2) @ weights)
 
     inside = np.clip(found.X[:, 0], -2, 2)
     return replace(found, fate=integral(inside) / integral(np.array([2.0])))
@@ -417,7 +322,7 @@ def limit_cycle(m: int = 2000, random_state: Seed = None) -> Problem:
     """A noisy cycle about the ring of radius 2, whose drift is no gradient: dx = τ∇θ dt + ∇c dt + 0.4 dW.
 
     The ``ordering`` is the difference of the phase θ, taken the shortest way round; its ``speed`` is τ = 4 + 1.6 cos θ,
-    an angular speed of τ/r². The ``confinement`` c = −2(r − 2)² holds the radius. From (2, 0), times uniform on [0, 8];
+    an angular speed of τ/r². The ``confinement`` c = −2(r − 2)² confines r. From (2, 0), times uniform on [0, 8];
     on the ring a turn takes 2π/√0.84 = 6.86.
     """
 

@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 
 from ordiff import datasets
-from ordiff._check import Array
+from ordiff._validation import Array
 from ordiff.datasets import Problem
 from ordiff.fields import mean_curvature, velocity
 from ordiff.geometry import smooth
 from ordiff.graph import NeighborGraph
-from ordiff.kernel.compose import Kernel
+from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.kernel.schemes import richardson, strang
-from ordiff.model import Profile, SnapshotSDE
+from ordiff.learning.settings import Smoothness, Solver, TimeDensity
+from ordiff.learning.uncertainty import LikelihoodProfile
+from ordiff.model import SnapshotSDE
 from ordiff.operator import Generator
 from ordiff.spectral import eigenbasis
 
@@ -140,10 +142,12 @@ def _on_coordinates(p: Problem, eps: float) -> Array:
 SETTINGS: dict[str, dict[str, Any]] = {
     "designed states": {},
     "paper, regularised": {
-        "eps": 0.1, "states": "samples", "basis": None, "smooth_ordering": 0.03, "smooth_noise": 12.5,
+        "states": "samples",
+        "solver": Solver(eps=0.1),
+        "smoothness": Smoothness(ordering=0.03, noise=12.5, basis=None),
     },
-    "paper, eigenbasis": {"eps": 0.1, "states": "samples", "basis": 250},
-}  # fmt: skip
+    "paper, eigenbasis": {"states": "samples", "solver": Solver(eps=0.1), "smoothness": Smoothness(basis=250)},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +160,7 @@ class Learned:
     model: SnapshotSDE
     noise: Array  # (m,)
     seconds: float
-    profile: Profile | None = None
+    profile: LikelihoodProfile | None = None
 
     @property
     def ordering(self) -> tuple[Array, Array]:
@@ -197,7 +201,8 @@ def nonlinear(
 ) -> Learned:
     """The NL process with known times, learned by one of `SETTINGS`."""
     p, began = datasets.nonlinear(m, random_state=seed), perf_counter()
-    model = SnapshotSDE(p.start, progress=progress, max_iter=max_iter, **SETTINGS[setting]).fit(p.X, p.times)
+    model = SnapshotSDE(p.start, progress=progress, **SETTINGS[setting]).set_params(solver__max_iter=max_iter)
+    model.fit(p.X, p.times)
     seconds = perf_counter() - began
     noise = model.noise_
     if setting == "paper, eigenbasis":
@@ -209,14 +214,18 @@ def ornstein_uhlenbeck(seed: int = 0, *, m: int = 1500, progress: bool = False, 
     """The OU process with unknown times, constant noise, and the likelihood along it."""
     p, began = datasets.ornstein_uhlenbeck(m, random_state=seed), perf_counter()
     model = SnapshotSDE(
-        p.start, noise="constant", time_density=p.time_density, horizon=p.horizon, progress=progress, max_iter=max_iter
+        p.start,
+        noise="constant",
+        times=TimeDensity(p.time_density, p.horizon),
+        solver=Solver(max_iter=max_iter),
+        progress=progress,
     ).fit(p.X)
     seconds = perf_counter() - began
     return Learned("designed states", seed, p, model, model.noise_, seconds, model.profile("noise"))
 
 
-def held_by_eigenfunctions(p: Problem, f: Array, counts: Sequence[int], eps: float = 0.1) -> list[float]:
-    """The share of the variance of f that so many of the first eigenfunctions of the samples hold."""
+def explained_variance(p: Problem, f: Array, counts: Sequence[int], eps: float = 0.1) -> list[float]:
+    """The shares of the variance of f that the first n eigenfunctions on the samples explain, for each n in counts."""
     graph = NeighborGraph.build(p.X, k=min(300, len(p.X) - 1))
     most = min(max(counts), len(p.X) // 3)
     functions = eigenbasis(graph, eps, most, density="knn", bandwidth="self-tuning").functions
@@ -224,8 +233,8 @@ def held_by_eigenfunctions(p: Problem, f: Array, counts: Sequence[int], eps: flo
 
     def share(n: int) -> float:
         Q = np.linalg.qr(functions[:, :n])[0]
-        rest = f - Q @ (Q.T @ f)
-        return float(1 - (rest @ rest) / (centred @ centred))
+        residual = f - Q @ (Q.T @ f)
+        return float(1 - (residual @ residual) / (centred @ centred))
 
     return [share(n) for n in counts]
 
@@ -263,20 +272,20 @@ def torus_numbers(rows: Iterable[TorusRow]) -> list[Number]:
     return [
         *found,
         Number("torus", "mean ratio of the isotropic noises (5.36 × 0.0013 ≈ 0.00697)", 5.36, (ratio,), ratio,
-               "¾E[λmax/λmin] + ¾; the paper's −¾ is a slip of the pen"),
+               "¾E[λmax/λmin] + ¾; the paper's −¾ is a misprint"),
     ]  # fmt: skip
 
 
 def spiral_numbers(result: Spiral) -> list[Number]:
     p = result.problem
     assert p.curvature is not None
-    bend, speed = (np.linalg.norm(v, axis=1) for v in (p.curvature, p.drift))
+    curvature, speed = (np.linalg.norm(v, axis=1) for v in (p.curvature, p.drift))
     inside = result.interior
     estimated = [np.linalg.norm(v[inside], axis=1).mean() for v in (result.curvature, result.velocities["symmetric"])]
     numbers = [
         Number("spiral", "arclength", 9.48, (ARCLENGTH,), ARCLENGTH),
         Number("spiral", "E‖H‖ / E‖v‖, far from edges", 0.125, (float(estimated[0] / estimated[1]),),
-               float(bend[inside].mean() / speed[inside].mean()), 'the paper: "≈ ⅛"'),
+               float(curvature[inside].mean() / speed[inside].mean()), 'the paper: "≈ ⅛"'),
     ]  # fmt: skip
     for kind in result.velocities:
         inner, edge = result.errors(kind)
@@ -302,20 +311,20 @@ def _over_seeds(runs: Sequence[Learned], name: str) -> tuple[float, ...]:
 
 
 def ou_numbers(runs: Sequence[Learned]) -> list[Number]:
-    of, low_high = "ou", [run.profile.interval for run in runs if run.profile is not None]
+    case, intervals = "ou", [run.profile.interval for run in runs if run.profile is not None]
     noise = float(np.sqrt(2))
     level = _over_seeds(runs, "mean noise")
     return [
-        Number(of, "mean ordering", 33.3, _over_seeds(runs, "mean ordering"), runs[0].scores()["true mean ordering"],
+        Number(case, "mean ordering", 33.3, _over_seeds(runs, "mean ordering"), runs[0].scores()["true mean ordering"],
                "truth of the first seed; the paper's samples have 32.5"),
-        Number(of, "mean ordering, off by", 0.0243, _over_seeds(runs, "mean ordering, off by"), 0.0),
-        Number(of, "ordering, rms error", 0.947, _over_seeds(runs, "ordering, rms error"), 0.0),
-        Number(of, "ordering, correlation", 0.999, _over_seeds(runs, "ordering, correlation"), 1.0),
-        Number(of, "noise", 1.395, level, noise),
-        Number(of, "noise, off by", 0.0138, tuple(abs(value / noise - 1) for value in level), 0.0),
-        Number(of, "noise, lower end of the 95% interval", None, tuple(ends[0] for ends in low_high), noise,
+        Number(case, "mean ordering, off by", 0.0243, _over_seeds(runs, "mean ordering, off by"), 0.0),
+        Number(case, "ordering, rms error", 0.947, _over_seeds(runs, "ordering, rms error"), 0.0),
+        Number(case, "ordering, correlation", 0.999, _over_seeds(runs, "ordering, correlation"), 1.0),
+        Number(case, "noise", 1.395, level, noise),
+        Number(case, "noise, off by", 0.0138, tuple(abs(value / noise - 1) for value in level), 0.0),
+        Number(case, "noise, lower end of the 95% interval", None, tuple(low for low, _ in intervals), noise,
                "profile likelihood"),
-        Number(of, "noise, upper end of the 95% interval", None, tuple(ends[1] for ends in low_high), noise,
+        Number(case, "noise, upper end of the 95% interval", None, tuple(high for _, high in intervals), noise,
                "profile likelihood"),
     ]  # fmt: skip
 
@@ -332,26 +341,28 @@ _NL_QUANTITIES = (
 
 
 def nl_numbers(runs: Sequence[Learned]) -> list[Number]:
-    """Of each setting; those of the designed states stand beside the paper's better value."""
+    """Numbers of each setting; those of the designed states beside the paper's better value."""
     numbers = []
     for setting in SETTINGS:
-        of = [run for run in runs if run.setting == setting]
-        if not of:
+        chosen = [run for run in runs if run.setting == setting]
+        if not chosen:
             continue
         for k, name in enumerate(_NL_QUANTITIES):
             paper = _PAPER_NL[setting][k] if setting in _PAPER_NL else _best(name, [v[k] for v in _PAPER_NL.values()])
-            truth = of[0].scores()["true mean ordering"] if name == "mean ordering" else float("correlation" in name)
+            truth = (
+                chosen[0].scores()["true mean ordering"] if name == "mean ordering" else float("correlation" in name)
+            )
             note = "truth of the first seed; the paper's samples have 13.05" if name == "mean ordering" else ""
-            numbers.append(Number(f"nl, {setting}", name, paper, _over_seeds(of, name), truth, note))
-        numbers.append(Number(f"nl, {setting}", "seconds", None, tuple(run.seconds for run in of)))
-    ten, twenty = held_by_eigenfunctions(runs[0].problem, runs[0].problem.noise, (10, 20))
+            numbers.append(Number(f"nl, {setting}", name, paper, _over_seeds(chosen, name), truth, note))
+        numbers.append(Number(f"nl, {setting}", "seconds", None, tuple(run.seconds for run in chosen)))
+    ten, twenty = explained_variance(runs[0].problem, runs[0].problem.noise, (10, 20))
     regularised = [run for run in runs if run.setting == "paper, regularised"]
-    held = tuple(held_by_eigenfunctions(run.problem, run.model.noise_, (250,))[0] for run in regularised)
+    explained = tuple(explained_variance(run.problem, run.model.noise_, (250,))[0] for run in regularised)
     return [
         *numbers,
-        Number("nl", "true noise held by 10 eigenfunctions", 0.90, (ten,)),
-        Number("nl", "true noise held by 20 eigenfunctions", 0.99, (twenty,)),
-        Number("nl", "regularised noise held by 250 eigenfunctions", 0.999, held),
+        Number("nl", "true noise explained by 10 eigenfunctions", 0.90, (ten,)),
+        Number("nl", "true noise explained by 20 eigenfunctions", 0.99, (twenty,)),
+        Number("nl", "regularised noise explained by 250 eigenfunctions", 0.999, explained),
         Number("nl", "share of the objective that is regularisation", 0.03,
                tuple(run.regularisation for run in regularised)),
     ]  # fmt: skip

@@ -22,12 +22,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check, _sparse, _threads
-from ordiff._check import Array
+from ordiff import _parallel, _validation
+from ordiff._compiled import csr
+from ordiff._validation import Array
 from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.graph import NeighborGraph
-from ordiff.kernel.compose import Kernel
-from ordiff.operator import Chain, Extrapolation, Generator
+from ordiff.kernel.kernel import Kernel
+from ordiff.operator import Extrapolation, Generator, MarkovChain
 
 KINDS = ("displacement", "symmetric", "projected", "covariance", "intrinsic")
 
@@ -53,8 +54,8 @@ def velocity(
     PCA, when not given. "intrinsic" takes the ``jacobian`` of the embedding, (m, n, d), or the intrinsic
     ``coordinates``, (m, d), which must be continuous: not angles that jump.
     """
-    _check.option(kind, "kind", KINDS)
-    X = _check.need_points(op.graph.X, "a velocity")
+    _validation.option(kind, "kind", KINDS)
+    X = _validation.need_points(op.graph.X, "a velocity")
     if kind == "displacement":
         return op.generator(X)
     if kind == "symmetric":
@@ -68,12 +69,13 @@ def velocity(
 
 
 def _intrinsic(op: Generator, X: Array, jacobian: ArrayLike | None, coordinates: ArrayLike | None) -> Array:
+    """The velocity in intrinsic coordinates, (m, d)."""
     if jacobian is None and coordinates is not None:
-        u = _check.points(coordinates, "coordinates")
+        u = _validation.points(coordinates, "coordinates")
         return op.generator(u) - op.undirected().generator(u)
     if jacobian is None or coordinates is not None:
         raise ValueError('kind="intrinsic" takes either jacobian (m, n, d) or coordinates (m, d).')
-    J = _check.frame(jacobian, X.shape, "jacobian")
+    J = _validation.frame(jacobian, X.shape, "jacobian")
     return np.einsum("mai,mi->ma", np.linalg.pinv(J), op.generator(X))
 
 
@@ -81,33 +83,34 @@ def _covariance(op: Generator, J: Array) -> Array:
     """ρ²A C⁻¹ (m − m_sym) on the tangent space; extrapolated as a whole, since it is not linear in L."""
     if isinstance(op, Extrapolation):
         return 2.0 * _covariance(op.fine, J) - _covariance(op.coarse, J)
-    one, other = local_moments(op), local_moments(op.undirected())
-    rates = [
+    directed, driftless = local_moments(op), local_moments(op.undirected())
+    covariances = [
         2 * moments.diffusion - op.eps * moments.drift[:, :, None] * moments.drift[:, None, :]
-        for moments in (one, other)
+        for moments in (directed, driftless)
     ]
-    C = np.einsum("mia,mij,mjb->mab", J, 0.5 * (rates[0] + rates[1]), J, optimize=True)
-    target = np.einsum("mia,mij,mjb->mab", J, _asked_diffusion(op), J, optimize=True)
-    excess = np.einsum("mia,mi->ma", J, one.drift - other.drift)
-    # a step that does not spread over the tangent space tells nothing of the velocity: at a flat edge C is 0.36 of ρ²A
-    share = np.linalg.eigvalsh(C)[:, 0] / np.linalg.eigvalsh(target)[:, 0]
-    lost = ~(share > 0.01)
-    if lost.any():
-        _check.warn(
-            f"at {lost.sum()} sample(s), the first at index {int(np.argmax(lost))}, a step does not spread over the "
-            "tangent space: their velocity is NaN. They lie apart from the others; use a larger eps or more neighbours."
+    C = np.einsum("mia,mij,mjb->mab", J, 0.5 * (covariances[0] + covariances[1]), J, optimize=True)
+    nominal = np.einsum("mia,mij,mjb->mab", J, _nominal_diffusion(op), J, optimize=True)
+    excess = np.einsum("mia,mi->ma", J, directed.drift - driftless.drift)
+    # without variance in some tangent direction the velocity is unknown: at a flat edge C is still 0.36 of ρ²A
+    share = np.linalg.eigvalsh(C)[:, 0] / np.linalg.eigvalsh(nominal)[:, 0]
+    singular = ~(share > 0.01)
+    if singular.any():
+        _validation.warn(
+            f"at {singular.sum()} sample(s), the first at index {int(np.argmax(singular))}, a step does not spread "
+            "over the tangent space: their velocity is NaN. They lie apart from the others; use a larger eps or more "
+            "neighbours."
         )
-        C[lost] = np.eye(C.shape[1])
-        excess[lost] = np.nan
-    tilt = np.linalg.solve(C, excess[:, :, None])
-    return np.einsum("mia,mab,mbc->mi", J, target, tilt, optimize=True)
+        C[singular] = np.eye(C.shape[1])
+        excess[singular] = np.nan
+    solution = np.linalg.solve(C, excess[:, :, None])
+    return np.einsum("mia,mab,mbc->mi", J, nominal, solution, optimize=True)
 
 
-def _asked_diffusion(op: Generator) -> Array:
+def _nominal_diffusion(op: Generator) -> Array:
     """ρ²A as the kernel has it, in ambient coordinates, (m, n, n)."""
     if op.kernel is None:
         raise ValueError("this operator was not built by a kernel, so the noise it was given is unknown.")
-    X = _check.need_points(op.graph.X, "a velocity")
+    X = _validation.need_points(op.graph.X, "a velocity")
     metric = op.kernel.metric_on(op.graph)
     tensor = np.eye(X.shape[1])[None] if metric is None else metric.tensor()
     return op.kernel.bandwidth_on(op.graph).diffusion()[:, None, None] * tensor
@@ -115,32 +118,32 @@ def _asked_diffusion(op: Generator) -> Array:
 
 def tangent_basis(op: Generator, basis: ArrayLike | None = None) -> Array:
     """An orthonormal tangent basis at every sample, (m, n, d): from the given one, the kernel's, or local PCA."""
-    X = _check.need_points(op.graph.X, "a tangent basis")
+    X = _validation.need_points(op.graph.X, "a tangent basis")
     if basis is None and op.kernel is not None:
         basis = op.kernel.basis
     if basis is not None:
-        return np.linalg.qr(_check.frame(basis, X.shape, "basis"))[0]
+        return np.linalg.qr(_validation.frame(basis, X.shape, "basis"))[0]
     known = None if op.kernel is None else op.kernel.known_dimension
     return TangentSpaces.fit(op.graph, k=usual_neighbors(op.graph, 20), dimension=known).frames()
 
 
 def local_moments(op: Generator) -> Moments:
-    """The drift (m, n) and diffusion tensor (m, n, n) that the operator makes: a check that it does what was asked.
+    """The drift (m, n) and diffusion tensor (m, n, n) of the operator, to be compared with those of its kernel.
 
     The diffusion tends to ½ρ²A on the tangent space. The drift is L x, which includes the curvature of the data,
     ½ρ²H, normal to the manifold; `velocity` has the kinds without it.
     """
-    X = _check.need_points(op.graph._X, "local moments")
+    X = _validation.need_points(op.graph._X, "local moments")
     if isinstance(op, Extrapolation):
         fine, coarse = local_moments(op.fine), local_moments(op.coarse)
         return Moments(*(2 * a - b for a, b in zip(fine, coarse, strict=True)))
     m, n = X.shape
     mean, second = np.zeros((m, n)), np.zeros((m, n, n))
-    assert isinstance(op, Chain)
+    assert isinstance(op, MarkovChain)
     for factor in reversed(op.factors):
         graph, out = op.graph, (np.empty_like(mean), np.empty_like(second))
-        indices = _sparse.unsigned(graph._indices)
-        _threads.over_rows(_sparse.step_moments, graph._indptr, indices, factor._data, X, mean, second, *out)
+        indices = csr.unsigned(graph._indices)
+        _parallel.over_rows(csr.step_moments, graph._indptr, indices, factor._data, X, mean, second, *out)
         mean, second = out
     return Moments(mean / op.eps, second / (2 * op.eps))
 
@@ -152,6 +155,6 @@ def mean_curvature(
 
     For samples that are not uniform give their density, or a part along the data remains.
     """
-    X = _check.need_points(graph.X, "the mean curvature")
-    rho = _check.node_or_scalar(noise, graph.n_points, "noise", positive=True)
+    X = _validation.need_points(graph.X, "the mean curvature")
+    rho = _validation.node_or_scalar(noise, graph.n_points, "noise", positive=True)
     return 2.0 / rho[:, None] ** 2 * Kernel(noise=rho).operator(graph, eps, density).generator(X)

@@ -11,9 +11,11 @@ from math import lgamma, log, pi
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _sparse, _threads
-from ordiff._check import Array
+from ordiff import _parallel, _validation
+from ordiff._compiled import csr, transition
+from ordiff._validation import Array
 from ordiff.graph import NeighborGraph
+from ordiff.graph.layout import as_columns
 
 # Numbers gathered at a time for local PCA: bounds the temporaries.
 _BATCH_NUMBERS = 1_000_000
@@ -50,9 +52,9 @@ class TangentSpaces:
         """
         from threadpoolctl import threadpool_limits
 
-        X = _check.need_points(graph.X, "local principal component analysis")
-        k = _check.count(k, "k", 1)
-        variance = _check.positive(variance, "variance")
+        X = _validation.need_points(graph.X, "local principal component analysis")
+        k = _validation.count(k, "k", 1)
+        variance = _validation.positive(variance, "variance")
         if variance >= 1:
             raise ValueError(f"variance must be below 1; got {variance:g}.")
         neighbors, _ = graph.nearest(k, pad=True)  # a sample with fewer counts itself, an offset of 0
@@ -62,14 +64,14 @@ class TangentSpaces:
             return _local_pca(X[neighbors[rows]] - X[rows, None, :], variance, rank)
 
         most = min(k, X.shape[1])
-        rank = 1 if dimension is None else _check.count(dimension, "dimension", 1, most, f"k is {k}.")
-        with threadpool_limits(1, user_api="blas"):  # its own threads treble the time of small matrices
-            parts = _threads.in_threads(lambda rows: pca(rows, rank), batches)
+        rank = 1 if dimension is None else _validation.count(dimension, "dimension", 1, most, f"k is {k}.")
+        with threadpool_limits(1, user_api="blas"):  # threads of BLAS treble the time of small matrices
+            parts = _parallel.parallel_map(lambda rows: pca(rows, rank), batches)
             widest = max(part[2].shape[1] for part in parts)
-            narrow = [place for place, part in enumerate(parts) if part[2].shape[1] < widest]
-            again = _threads.in_threads(lambda place: pca(batches[place], widest), narrow)
-        for place, part in zip(narrow, again, strict=True):
-            parts[place] = part
+            narrow = [n for n, part in enumerate(parts) if part[2].shape[1] < widest]
+            again = _parallel.parallel_map(lambda n: pca(batches[n], widest), narrow)
+        for n, part in zip(narrow, again, strict=True):
+            parts[n] = part
         dimensions, axes, squares = (np.concatenate([part[which] for part in parts]) for which in (0, 1, 2))
         if dimension is not None:
             dimensions = np.where(dimensions > 0, dimension, 0)
@@ -94,7 +96,7 @@ class TangentSpaces:
 
     def gradient(self, f: ArrayLike) -> Array:
         """The gradient of a function on the samples, in ambient coordinates, (m, n)."""
-        f = _check.nodes(f, len(self.neighbors), "f")
+        f = _validation.nodes(f, len(self.neighbors), "f")
         return self.gradient_from(f[self.neighbors] - f[:, None])
 
     def gradient_norm(self, f: ArrayLike) -> Array:
@@ -113,7 +115,7 @@ class TangentSpaces:
             along = np.einsum("mnr,mn->mr", self.axes[rows], moment)
             return np.einsum("mnr,mr->mn", self.axes[rows], inverse[rows] * along)
 
-        return np.concatenate(_threads.in_threads(batch, _batches(self.X, self.neighbors.shape[1])))
+        return np.concatenate(_parallel.parallel_map(batch, _batches(self.X, self.neighbors.shape[1])))
 
 
 def _batches(X: Array, k: int) -> list[slice]:
@@ -166,14 +168,14 @@ _GAP, _LEAST_SHARE = 5.0, 0.01
 
 def _local_spectra(graph: NeighborGraph, k: int, n_samples: int) -> Array:
     """Shares of the variance of k neighbours along their principal directions, (samples, min(k, n)), descending."""
-    X = _check.need_points(graph.X, "the intrinsic dimension")
+    X = _validation.need_points(graph.X, "the intrinsic dimension")
     most = max(50, min(n_samples, 20_000_000 // (k * X.shape[1])))
     some = np.unique(np.linspace(0, len(X) - 1, most).astype(int))
     offsets = np.zeros((some.size, k, X.shape[1]))
-    for place, i in enumerate(some):
+    for n, i in enumerate(some):
         row = slice(graph.indptr[i], graph.indptr[i + 1])
         near = np.argsort(graph.sqdist[row], kind="stable")[1 : k + 1]
-        offsets[place, : near.size] = X[graph.indices[row][near]] - X[i]
+        offsets[n, : near.size] = X[graph.indices[row][near]] - X[i]
     offsets -= offsets.mean(axis=1, keepdims=True)  # the sample itself may lie off the manifold
     other = offsets.transpose(0, 2, 1)
     squares = np.linalg.eigvalsh(other @ offsets if X.shape[1] <= k else offsets @ other)[:, ::-1]
@@ -204,8 +206,8 @@ def knn_density(graph: NeighborGraph, k: int = 16, dimension: int | None = None)
     r_k is the distance to the k-th other sample and V_d the volume of the unit ball; d is the intrinsic dimension,
     estimated when not given.
     """
-    k = _check.count(k, "k", 2)
-    d = _known_or_estimated(graph, dimension)
+    k = _validation.count(k, "k", 2)
+    d = _dimension(graph, dimension)
     radius = _positive_radius(graph, k)
     log_ball = 0.5 * d * log(pi) - lgamma(0.5 * d + 1)
     return np.exp(np.log((k - 1) / (graph.n_points - 1)) - log_ball - d * np.log(radius))
@@ -217,16 +219,16 @@ def balanced_density(
     """Sampling density from quadrature weights: w > 0 with which sums over samples are nearly integrals, q = 1/(m w).
 
     With K_ij = exp(−|x_j − x_i|²/(2c s_i s_j)), c = 0.4 and s the radius r_k smoothed over up to 35 neighbours, some
-    steps towards Σ_j K_ij w_j = (2πc)^{d/2} s_i^d at every sample: w ← w (target/Kw), each factor kept within ½ and 2.
-    The steps are few on purpose: they follow the fluctuations of the sampling, and more would follow those of K.
+    iterations towards Σ_j K_ij w_j = (2πc)^{d/2} s_i^d at every sample: w ← w (target/Kw), each factor kept within ½
+    and 2. They are few on purpose: they correct for the fluctuations of the sampling, and more would fit those of K.
 
     It is the most accurate density for operators on random samples, given a graph of 50 neighbours or more (k is 16, or
     a quarter of the graph's neighbours if those are fewer than 64). It is a quadrature weight first: as a density it
     is as rough as the sampling, and its level some 20% high. At an edge of the data it counts the missing side to the
     samples at the edge.
     """
-    d = _known_or_estimated(graph, dimension)
-    iterations = _check.count(iterations, "iterations", 1)
+    d = _dimension(graph, dimension)
+    iterations = _validation.count(iterations, "iterations", 1)
     if k is None:
         k = max(1, min(16, usual_neighbors(graph, 64) // 4))
     s = smooth(graph, _positive_radius(graph, k), k=usual_neighbors(graph, 35))
@@ -247,14 +249,14 @@ def kernel_density(
     The width h_j belongs to the sample, r_k(j), unless one ``bandwidth`` for all is given. The graph must reach beyond
     2.5 widths: for r_15 on a surface, some 100 neighbours.
     """
-    d = _known_or_estimated(graph, dimension)
+    d = _dimension(graph, dimension)
     if bandwidth is None:
-        h = _positive_radius(graph, _check.count(k, "k", 1))
+        h = _positive_radius(graph, _validation.count(k, "k", 1))
     else:
-        h = np.full(graph.n_points, _check.positive(bandwidth, "bandwidth"))
+        h = np.full(graph.n_points, _validation.positive(bandwidth, "bandwidth"))
     reach = float(np.median(np.sqrt(graph.horizon) / h))
     if reach < 2.5:
-        _check.warn(
+        _validation.warn(
             f"the graph reaches {reach:.2g} bandwidths at the median sample, so the density is too low: use a graph "
             f"with about {2.5 / reach:.1f} times the radius, or a smaller bandwidth."
         )
@@ -263,17 +265,17 @@ def kernel_density(
 
 
 def _positive_radius(graph: NeighborGraph, k: int) -> Array:
-    return _check.apart(length_scale(graph, k), k, "density is infinite")
+    return _validation.apart(length_scale(graph, k), k, "density is infinite")
 
 
-def _known_or_estimated(graph: NeighborGraph, dimension: int | None) -> int:
-    return intrinsic_dimension(graph) if dimension is None else _check.count(dimension, "dimension", 1)
+def _dimension(graph: NeighborGraph, dimension: int | None) -> int:
+    return intrinsic_dimension(graph) if dimension is None else _validation.count(dimension, "dimension", 1)
 
 
 def length_scale(graph: NeighborGraph, k: int = 16, kind: str = "radius") -> Array:
     """A local length at every sample, (m,): "radius" r_k, or "geometric", the geometric mean of r_1 .. r_k."""
-    _check.option(kind, "kind", ("radius", "geometric"))
-    k = _check.count(k, "k", 1)
+    _validation.option(kind, "kind", ("radius", "geometric"))
+    k = _validation.count(k, "k", 1)
     if kind == "radius":
         return graph.radius(k)
     with np.errstate(divide="ignore"):
@@ -282,7 +284,7 @@ def length_scale(graph: NeighborGraph, k: int = 16, kind: str = "radius") -> Arr
 
 def smooth(graph: NeighborGraph, f: ArrayLike, k: int = 35) -> Array:
     """f̄_i = Σ_j w_ij f_j / Σ_j w_ij with w_ij = exp(−|x_j − x_i|²/(2 r_k(i)²)), over the neighbours in the graph."""
-    f = _check.functions(f, graph.n_points)
+    f = _validation.functions(f, graph.n_points)
     scale = np.maximum(length_scale(graph, k), np.sqrt(np.finfo(float).tiny))
     weights = gaussian_weights(graph, scale**2, np.ones(graph.n_points))
     total = over_neighbors(graph, weights, np.ones(graph.n_points))
@@ -292,14 +294,14 @@ def smooth(graph: NeighborGraph, f: ArrayLike, k: int = 35) -> Array:
 def gaussian_weights(graph: NeighborGraph, left: Array, right: Array) -> Array:
     """exp(−|x_j − x_i|²/(2 left_i right_j)) on the edges, (E,)."""
     out = np.empty(graph.n_edges)
-    indices = _sparse.unsigned(graph._indices)
-    _threads.over_rows(_sparse.gaussian, graph._indptr, indices, graph._sqdist, left, right, out)
+    indices = csr.unsigned(graph._indices)
+    _parallel.over_rows(transition.gaussian, graph._indptr, indices, graph._sqdist, left, right, out)
     return out
 
 
 def over_neighbors(graph: NeighborGraph, weights: Array, f: Array) -> Array:
     """Σ_j w_ij f_j, for edge weights (E,) and one function (m,) or several (m, c)."""
-    many = f.reshape(len(f), -1)
+    many = as_columns(f)
     out = np.empty_like(many)
-    _threads.over_rows(_sparse.pull, graph._indptr, _sparse.unsigned(graph._indices), weights, many, out, False)
+    _parallel.over_rows(csr.multiply, graph._indptr, csr.unsigned(graph._indices), weights, many, out)
     return out.reshape(f.shape)

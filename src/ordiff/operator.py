@@ -12,23 +12,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ordiff import _check, _march, _sparse, _threads
-from ordiff._check import Array
-from ordiff._threads import cached_property
-from ordiff.graph import NeighborGraph, side_by_side
+from ordiff import _parallel, _validation
+from ordiff._compiled import csr
+from ordiff._parallel import cached_property
+from ordiff._validation import Array
+from ordiff.graph import NeighborGraph
+from ordiff.graph.layout import as_columns
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
-# Up to so many edges an operator that steps forward keeps Pᵀ too, 10 MB at most: its rows can be summed, which two
-# threads do faster than they scatter those of P. Larger ones gain little.
-_TURNED_EDGES = 600_000
+# Edges of one part of a step that scatters, at least, and the most parts: each costs three passes over the masses.
+_SCATTER_PART, _MOST_PARTS = 1_000_000, 4
 
 
 class Generator(ABC):
@@ -53,12 +55,12 @@ class Generator(ABC):
 
     def adjoint(self, f: ArrayLike) -> Array:
         """L* f = q Lᵀ (f/q), on density values f. For uniform sampling it is Lᵀ f."""
-        f = _check.functions(f, self.graph.n_points)
+        f = _validation.functions(f, self.graph.n_points)
         q = self.density if f.ndim == 1 else self.density[:, None]
         return q * self._transposed(f / q)
 
 
-class Chain(Generator):
+class MarkovChain(Generator):
     """A generator that comes from a Markov chain: L = (P − I)/ε."""
 
     @abstractmethod
@@ -75,20 +77,20 @@ class Chain(Generator):
 
     def generator(self, f: ArrayLike) -> Array:
         """L f = (P f − f)/ε."""
-        return self._increment(_check.functions(f, self.graph.n_points)) / self.eps
+        return self._increment(_validation.functions(f, self.graph.n_points)) / self.eps
 
     def _transposed(self, g: Array) -> Array:
         return (self._push(g) - g) / self.eps
 
     def backward(self, f: ArrayLike, steps: int = 1) -> Array:
         """P^steps f: the expectation of f after ``steps`` steps of length ε, from every sample."""
-        f = _check.functions(f, self.graph.n_points)
-        return self._steps(f, _check.count(steps, "steps", 0), forward=False)
+        f = _validation.functions(f, self.graph.n_points)
+        return self._steps(f, _validation.count(steps, "steps", 0), forward=False)
 
     def forward(self, mass: ArrayLike, steps: int = 1) -> Array:
         """(Pᵀ)^steps mass: where a probability mass on the samples is after ``steps`` steps."""
-        mass = _check.functions(mass, self.graph.n_points, "mass")
-        return self._steps(mass, _check.count(steps, "steps", 0), forward=True)
+        mass = _validation.functions(mass, self.graph.n_points, "mass")
+        return self._steps(mass, _validation.count(steps, "steps", 0), forward=True)
 
     def _steps(self, f: Array, steps: int, *, forward: bool) -> Array:
         """A new array."""
@@ -97,7 +99,7 @@ class Chain(Generator):
         return f if steps else f.copy()
 
     def __matmul__(self, f: ArrayLike) -> Array:
-        return self._pull(_check.functions(f, self.graph.n_points))
+        return self._pull(_validation.functions(f, self.graph.n_points))
 
     @property
     @abstractmethod
@@ -109,7 +111,7 @@ class Chain(Generator):
         return self.graph.n_points, self.graph.n_points
 
 
-class MarkovOperator(Chain):
+class MarkovOperator(MarkovChain):
     """One sparse row-stochastic matrix on a neighbour graph, as `Kernel.operator` makes it.
 
     ``data`` are its edge values in the order of the graph, (E,), or, if ``sorted``, in that of the graph's layout.
@@ -124,38 +126,33 @@ class MarkovOperator(Chain):
         *,
         sorted: bool = False,
         kernel: Any = None,
-        twin: Callable[[], Generator] | None = None,
+        undirected: Callable[[], Generator] | None = None,
     ) -> None:
-        self.graph, self.eps, self.kernel, self._twin = graph, eps, kernel, twin
+        self.graph, self.eps, self.kernel, self._undirected = graph, eps, kernel, undirected
         data = np.ascontiguousarray(data, np.float64)
-        self._layout = graph._layout
-        self._stored = data if sorted else self._layout.sort_edges(data)
+        self._sorted = data if sorted else graph.layout.sort_edges(data)
         self.density = density.copy()
         self.density.flags.writeable = False
 
     def __getstate__(self) -> dict[str, Any]:
         # in the order of the graph: another machine may lay it out otherwise
-        kept = {name: value for name, value in self.__dict__.items() if name not in ("_layout", "_back", "_turned")}
-        return {**kept, "_stored": self._data}
+        kept = {name: value for name, value in self.__dict__.items() if not name.startswith("_scatter")}
+        return {**kept, "_sorted": self._data}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._layout = self.graph._layout
-        self._stored = self._layout.sort_edges(self._stored)
+        self._sorted = self.graph.layout.sort_edges(self._sorted)
         self.density.flags.writeable = False
 
     @property
     def _data(self) -> Array:
-        """The edge values in the order of the graph, (E,). Of a large operator a copy, which is not kept."""
-        return self._layout.unsort_edges(self._stored)
+        """The edge values in the order of the graph, (E,): a copy, which is not kept."""
+        return np.asarray(self.graph.layout.unsort_edges(self._sorted))
 
     @property
     def matrix(self) -> sp.csr_array:
-        """P as a SciPy matrix. It shares its memory with the graph (a small one with the operator too), and is
-        read-only: `.copy()` it for functions that work in place."""
-        data = self._data.view()
-        data.flags.writeable = False
-        return self.graph.matrix(data)
+        """P as a SciPy matrix. Its pattern shares the memory of the graph and is read-only; its values are a copy."""
+        return self.graph.matrix(self._data)
 
     @property
     def factors(self) -> tuple[MarkovOperator, ...]:
@@ -164,68 +161,91 @@ class MarkovOperator(Chain):
     def staying(self) -> Array:
         """P_ii, the probability of staying put, (m,)."""
         own = self.graph.selves - self.graph._indptr[:-1]
-        return self._stored[self._layout.begins + own]
+        return self._sorted[self.graph.layout.begins + own]
 
     def undirected(self) -> Generator:
-        if self._twin is None:
-            raise ValueError("this operator was not built by a kernel, so its driftless twin is unknown.")
-        return self._twin()
+        if self._undirected is None:
+            raise ValueError("this operator was not built by a kernel, so the same without its orderings is unknown.")
+        return self._undirected()
 
     def _steps(self, f: Array, steps: int, *, forward: bool) -> Array:
         if not steps:
             return f.copy()
-        if forward and self.graph.n_edges > _TURNED_EDGES:
-            return self._scattered(f, steps)
-        return (self._turned if forward else self._back)(side_by_side(f), steps).reshape(f.shape)
+        layout = self.graph.layout
+        here = layout.sort(as_columns(f))
+        there = np.empty_like(here)
+        step = self._scatter_step(here.shape[1]) if forward else self._gather_step()
+        for _ in range(steps):
+            step(here, there)
+            here, there = there, here
+        return layout.unsort(here).reshape(f.shape)
+
+    def _gather_step(self) -> Callable[[Array, Array], Any]:
+        """out ← P f, in the order of the layout."""
+        indptr, indices, data = self._rows
+        ranges = _parallel.row_ranges(indptr)
+        return lambda f, out: _parallel.over_ranges(ranges, csr.multiply, indptr, indices, data, f, out)
+
+    def _scatter_step(self, columns: int) -> Callable[[Array, Array], Any]:
+        """out ← Pᵀ mass, in the order of the layout: rows are scattered in parts, which are then added."""
+        indptr, indices, data = self._rows
+        m, parts = self.graph.n_points, self._scatter_parts
+        even = _parallel.even_ranges(m, len(parts) * m * columns)
+        room = np.empty((len(parts), m, columns))
+
+        def scatter(mass: Array, item: tuple[_parallel.Range, Array]) -> None:
+            (start, stop), target = item
+            target[:] = 0.0
+            csr.multiply_transposed_add(start, stop, indptr, indices, data, mass, target)
+
+        def step(mass: Array, out: Array) -> None:
+            targets = room if len(parts) > 1 else [out]
+            _parallel.parallel_map(partial(scatter, mass), list(zip(parts, targets, strict=True)))
+            if len(parts) > 1:
+                _parallel.over_ranges(even, csr.sum_parts, room, out)
+
+        return step
 
     @cached_property
-    def _back(self) -> _march.Power:
-        """f ↦ P^steps f."""
-        return _march.Power(self._rows, self._layout.pattern._runs, self._order)
-
-    @cached_property
-    def _turned(self) -> _march.Power:
-        """f ↦ (Pᵀ)^steps f."""
-        columns = self._layout.pattern._columns
-        return _march.Power((columns.indptr, columns.indices, columns.values(self._stored)), columns.runs, self._order)
-
-    def _scattered(self, f: Array, steps: int) -> Array:
-        """(Pᵀ)^steps f, without Pᵀ."""
-        shares = self._layout.pattern._shares
-        return _march.transposed_power(self._rows, shares, self._order, side_by_side(f), steps).reshape(f.shape)
+    def _scatter_parts(self) -> list[_parallel.Range]:
+        indptr = self.graph.layout.indptr
+        least = max(_SCATTER_PART, 8 * len(indptr))
+        return _parallel.cut_rows(indptr, int(np.clip(int(indptr[-1]) // least, 1, _MOST_PARTS)))
 
     @property
-    def _rows(self) -> _march.Matrix:
-        pattern = self._layout.pattern
-        return pattern._indptr, _sparse.unsigned(pattern._indices), self._stored
-
-    @property
-    def _order(self) -> NDArray[np.uint32]:
-        return _march.AS_IT_IS if self._layout.order is None else self._layout.order
+    def _rows(self) -> tuple[Any, Any, Array]:
+        layout = self.graph.layout
+        return layout.indptr, layout.indices, self._sorted
 
     def _pull(self, f: Array) -> Array:
         return self._steps(f, 1, forward=False)
 
     def _push(self, mass: Array) -> Array:
-        return self._scattered(mass, 1)
+        return self._steps(mass, 1, forward=True)
 
     def _increment(self, f: Array) -> Array:
-        many = side_by_side(self._layout.sort(f))
+        layout = self.graph.layout
+        many = layout.sort(as_columns(f))
         out = np.empty_like(many)
-        _threads.over_rows(_sparse.pull_difference, *self._rows, many, out)
-        return self._layout.unsort(out.reshape(f.shape))
+        _parallel.over_rows(csr.increment, *self._rows, many, out)
+        return layout.unsort(out).reshape(f.shape)
 
     def __repr__(self) -> str:
         return f"MarkovOperator({self.graph.n_points} points, {self.graph.n_edges} edges, eps={self.eps:g})"
 
 
-class Product(Chain):
+class Product(MarkovChain):
     """P = P_1 P_2 … P_r, applied factor by factor; the product is never formed."""
 
     def __init__(
-        self, factors: tuple[MarkovOperator, ...], eps: float, *, kernel: Any = None, twin: Callable[[], Generator]
+        self,
+        factors: tuple[MarkovOperator, ...],
+        eps: float,
+        *,
+        kernel: Any = None,
+        undirected: Callable[[], Generator],
     ) -> None:
-        self._factors, self.eps, self.kernel, self._twin = factors, eps, kernel, twin
+        self._factors, self.eps, self.kernel, self._undirected = factors, eps, kernel, undirected
         self.graph, self.density = factors[0].graph, factors[0].density
 
     @property
@@ -242,7 +262,7 @@ class Product(Chain):
         )
 
     def undirected(self) -> Generator:
-        return self._twin()
+        return self._undirected()
 
     def _pull(self, f: Array) -> Array:
         for factor in reversed(self.factors):
@@ -270,7 +290,7 @@ class Product(Chain):
 class Extrapolation(Generator):
     """2 L_ε − L_2ε, of error O(ε²). It is a generator, not a Markov matrix: it has no steps."""
 
-    def __init__(self, fine: Chain, coarse: Chain) -> None:
+    def __init__(self, fine: MarkovChain, coarse: MarkovChain) -> None:
         self.fine, self.coarse = fine, coarse
         self.graph, self.eps, self.density, self.kernel = fine.graph, fine.eps, fine.density, fine.kernel
 
@@ -282,8 +302,8 @@ class Extrapolation(Generator):
 
     def undirected(self) -> Generator:
         fine, coarse = self.fine.undirected(), self.coarse.undirected()
-        assert isinstance(fine, Chain)
-        assert isinstance(coarse, Chain)
+        assert isinstance(fine, MarkovChain)
+        assert isinstance(coarse, MarkovChain)
         return Extrapolation(fine, coarse)
 
     def __repr__(self) -> str:

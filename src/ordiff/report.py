@@ -15,16 +15,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import ordiff
-from ordiff import _check
-from ordiff._check import Array
-from ordiff.plot import BLUE, RED, Embedding, cells, running, samples_of, units
+from ordiff import _validation
+from ordiff._validation import Array
+from ordiff.plot import BLUE, RED, Embedding, running, samples_of, units
+from ordiff.plot.binning import grid_arrows, loss_range
+from ordiff.plot.style import drift_unit, noise_unit
 
 if TYPE_CHECKING:
     from ordiff.model import SnapshotSDE
 
-# Points drawn at most, and the number above which the browser draws them by WebGL.
-MOST_POINTS = 20_000
-_BY_WEBGL = 5_000
+# At most so many points are drawn; above the second number the browser draws them by WebGL.
+MAX_POINTS = 20_000
+_WEBGL_ABOVE = 5_000
 
 
 def require() -> Any:
@@ -32,12 +34,12 @@ def require() -> Any:
     try:
         import plotly.graph_objects as go
     except ImportError:
-        raise _check.missing_extra("plotly", "report", "a report") from None
+        raise _validation.missing_extra("plotly", "report", "a report") from None
     return go
 
 
 def numbers(model: SnapshotSDE) -> dict[str, Any]:
-    """What was learned as plain numbers, the JSON of the page. What is not finite is None."""
+    """The results as plain numbers, which are the JSON of the page; None for what is not finite."""
     low, middle, high = np.quantile(model.noise_, [0.05, 0.5, 0.95])
     values = {
         "samples": len(model.ordering_), "coordinates": model.n_features_in_, "horizon": model.horizon_,
@@ -54,6 +56,7 @@ def numbers(model: SnapshotSDE) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    """A value that JSON can hold."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -71,41 +74,35 @@ def write(
     notes: str = "",
     random_state: int = 0,
 ) -> Path:
-    """Write the page of a fitted model; the file appears only when it is whole. Returns its path.
+    """Write the page of a fitted model; the file appears only when it is complete. Returns its path.
 
     truth: true values at the samples, of "ordering" (0 at the start), "noise" or both. columns: the names of the
-    coordinates. notes: more text. Of more than 20,000 samples so many are drawn, at random.
+    coordinates. length, time: the units of the coordinates and of the times, for labels. notes: more text. Of more than
+    20,000 samples, 20,000 are drawn, chosen at random.
     """
     require()
-    m = len(model.ordering_)
+    m, truth = len(model.ordering_), truth or {}
     rows = np.arange(m)
-    if m > MOST_POINTS:
-        rows = np.sort(np.random.default_rng(random_state).choice(m, MOST_POINTS, replace=False))
-    t = None if times is None else _check.nodes(times, m, "times")
+    if m > MAX_POINTS:
+        rows = np.sort(np.random.default_rng(random_state).choice(m, MAX_POINTS, replace=False))
+        notes = f"{MAX_POINTS} of {m} samples are drawn, chosen at random; all were used in the fit.\n{notes}".rstrip()
+    t = None if times is None else _validation.nodes(times, m, "times")
     figures = [
         _map(model, rows, t, length, time, columns),
-        _noise(model, rows, length, time, None if truth is None else truth.get("noise")),
+        _noise(model, rows, truth.get("noise"), units(noise_unit(length, time))),
     ]
-    if truth is not None and "ordering" in truth:
-        figures.append(_truth(model, rows, _check.nodes(truth["ordering"], m, "truth")))
+    if "ordering" in truth:
+        figures.append(_truth(model, rows, _validation.nodes(truth["ordering"], m, "truth")))
     figures.append(_history(model))
-    parts = [
-        figure.to_html(full_html=False, include_plotlyjs=k == 0, default_width="100%", config={"displaylogo": False})
-        for k, figure in enumerate(figures)
-    ]
-    drawn = "" if m <= MOST_POINTS else f"{MOST_POINTS} of {m} samples are drawn, chosen at random; all were learned.\n"
-    page = _PAGE.format(
-        title=html.escape(title),
-        summary=html.escape("\n".join(text for text in (model.summary(length, time), drawn.strip(), notes) if text)),
-        json=json.dumps(numbers(model), indent=1, allow_nan=False).replace("<", "\\u003c"),
-        figures="\n".join(f"<section>{part}</section>" for part in parts),
-    )
+    summary = "\n".join(text for text in (model.summary(length, time), notes) if text)
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(page, encoding="utf-8")
+    partial.write_text(_page(title, summary, numbers(model), figures), encoding="utf-8")
     partial.replace(path)
     return path
 
+
+# ------------------------------------------------------------------------------------------------- page
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -126,15 +123,33 @@ pre {{ background: #f4f4f4; padding: 1em; white-space: pre-wrap; }}
 <h1>{title}</h1>
 <pre>{summary}</pre>
 {figures}
-<p>Drag to zoom, double-click to reset, point at a sample for its numbers.</p>
+<p>Drag to zoom, double-click to reset, hover over a sample for its values.</p>
 </body>
 </html>
 """
 
 
-def _dots(m: int) -> Any:
+def _page(title: str, summary: str, values: dict[str, Any], figures: list[Any]) -> str:
+    """The HTML; plotly's code is in it once, before the first figure."""
+    parts = [
+        figure.to_html(full_html=False, include_plotlyjs=k == 0, default_width="100%", config={"displaylogo": False})
+        for k, figure in enumerate(figures)
+    ]
+    return _PAGE.format(
+        title=html.escape(title),
+        summary=html.escape(summary),
+        json=json.dumps(values, indent=1, allow_nan=False).replace("<", "\\u003c"),
+        figures="\n".join(f"<section>{part}</section>" for part in parts),
+    )
+
+
+# ------------------------------------------------------------------------------------------------- figures
+
+
+def _markers(m: int) -> Any:
+    """The trace for m points."""
     go = require()
-    return go.Scattergl if m > _BY_WEBGL else go.Scatter
+    return go.Scattergl if m > _WEBGL_ABOVE else go.Scatter
 
 
 def _rounded(values: Array) -> Array:
@@ -146,53 +161,60 @@ def _map(
     model: SnapshotSDE, rows: Any, times: Array | None, length: str, time: str, columns: tuple[str, ...] | None
 ) -> Any:
     """The samples over two coordinates, coloured by what the reader chooses; arrows of the drift."""
-    go = require()
     X = samples_of(model)
-    place = Embedding.of(X, columns)
-    Y = _rounded(place.points(X[rows]))
-    speed = np.linalg.norm(model.drift_, axis=1)
-    choices = {
-        "ordering": model.ordering_, "ordering, standard deviation": model.ordering_std_,
-        f"noise{units(length, f'/√{time}' if time else '')}": model.noise_,
-        "noise, standard deviation": model.noise_std_, f"drift, size{units(length, f'/{time}' if time else '')}": speed,
-    }  # fmt: skip
-    if times is not None:
-        choices = {f"time{units(time)}": times, **choices}
-    choices = {name: _rounded(v[rows]) for name, v in choices.items() if np.isfinite(v).all()}
-    hover = np.stack([model.ordering_, model.noise_, speed], axis=1)[rows]
-    figure = go.Figure()
-    for k, (name, values) in enumerate(choices.items()):
-        low, high = np.quantile(values, [0.005, 0.995])
-        marker = {"color": values, "colorscale": "Viridis", "cmin": low, "cmax": high, "size": 5, "showscale": True,
-                  "colorbar": {"title": {"text": name.split(" (")[0].split(",")[0]}}}  # fmt: skip
-        figure.add_trace(_dots(len(rows))(
-            x=Y[:, 0], y=Y[:, 1], mode="markers", marker=marker, name=name, visible=k == 0, showlegend=False,
-            customdata=_rounded(np.column_stack([rows, hover])),
-            hovertemplate="sample %{customdata[0]}<br>ordering %{customdata[1]:.4g}<br>noise %{customdata[2]:.4g}"
-                          "<br>drift %{customdata[3]:.4g}<extra></extra>",
-        ))  # fmt: skip
-    figure.add_trace(_arrows(Y, place.vectors(model.drift_[rows])))
-    n = len(choices)
+    embedding = Embedding.of(X, columns)
+    Y = _rounded(embedding.points(X[rows]))
+    colourings = _colourings(model, rows, times, length, time)
+    figure = require().Figure()
+    for trace in _coloured_points(model, rows, Y, colourings):
+        figure.add_trace(trace)
+    figure.add_trace(_arrows(Y, embedding.vectors(model.drift_[rows])))
+    n = len(colourings)
     buttons = [
         {"label": name, "method": "restyle", "args": ["visible", [*(j == k for j in range(n)), True]]}
-        for k, name in enumerate(choices)
+        for k, name in enumerate(colourings)
     ]
     figure.update_layout(
         title="Samples and learned drift", height=620, template="plotly_white",
-        xaxis_title=place.names[0].replace("$", ""), yaxis_title=place.names[1].replace("$", ""),
+        xaxis_title=embedding.names[0].replace("$", ""), yaxis_title=embedding.names[1].replace("$", ""),
         updatemenus=[{"buttons": buttons, "x": 1.0, "xanchor": "right", "y": 1.12, "showactive": True}],
     )  # fmt: skip
     return figure
 
 
+def _colourings(model: SnapshotSDE, rows: Any, times: Array | None, length: str, time: str) -> dict[str, Array]:
+    """What the samples can be coloured by, under its label; without what is not known."""
+    fields = {} if times is None else {f"time{units(time)}": times}
+    fields |= {
+        "ordering": model.ordering_, "ordering, standard deviation": model.ordering_std_,
+        f"noise{units(noise_unit(length, time))}": model.noise_, "noise, standard deviation": model.noise_std_,
+        f"drift, magnitude{units(drift_unit(length, time))}": np.linalg.norm(model.drift_, axis=1),
+    }  # fmt: skip
+    return {label: _rounded(values[rows]) for label, values in fields.items() if np.isfinite(values).all()}
+
+
+def _coloured_points(model: SnapshotSDE, rows: Any, Y: Array, colourings: dict[str, Array]) -> list[Any]:
+    """A trace for each colouring, of which the first is shown."""
+    hover = np.column_stack([model.ordering_, model.noise_, np.linalg.norm(model.drift_, axis=1)])[rows]
+    hover = _rounded(np.column_stack([rows, hover]))
+    traces = []
+    for k, (label, values) in enumerate(colourings.items()):
+        low, high = np.quantile(values, [0.005, 0.995])
+        marker = {"color": values, "colorscale": "Viridis", "cmin": low, "cmax": high, "size": 5, "showscale": True,
+                  "colorbar": {"title": {"text": label.split(" (")[0].split(",")[0]}}}  # fmt: skip
+        traces.append(_markers(len(rows))(
+            x=Y[:, 0], y=Y[:, 1], mode="markers", marker=marker, name=label, visible=k == 0, showlegend=False,
+            customdata=hover,
+            hovertemplate="sample %{customdata[0]}<br>ordering %{customdata[1]:.4g}<br>noise %{customdata[2]:.4g}"
+                          "<br>drift %{customdata[3]:.4g}<extra></extra>",
+        ))  # fmt: skip
+    return traces
+
+
 def _arrows(Y: Array, W: Array, bins: int = 22) -> Any:
     """Mean drift in the cells of a grid as one line trace: shaft and head of each arrow."""
-    centres, mean, count = cells(Y, W, bins)
-    there = count >= min(2, count.max())
-    at, step = np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1)[there], mean[there]
-    sizes = np.linalg.norm(step, axis=1)
-    width = float(np.mean([np.ptp(c) for c in centres])) / bins
-    step = step * 1.6 * width / (float(np.quantile(sizes, 0.95)) or 1.0)
+    at, step, longest, width = grid_arrows(Y, W, bins)
+    step = step * 1.6 * width / longest
     tip = at + step
     side = np.stack([-step[:, 1], step[:, 0]], axis=1)
     gap = np.full_like(at, np.nan)
@@ -205,36 +227,39 @@ def _arrows(Y: Array, W: Array, bins: int = 22) -> Any:
     )
 
 
-def _noise(model: SnapshotSDE, rows: Any, length: str, time: str, truth: ArrayLike | None) -> Any:
+def _noise(model: SnapshotSDE, rows: Any, truth: ArrayLike | None, unit: str) -> Any:
+    """The noise against the ordering, its band of ±2 standard deviations, and the truth if known."""
     go = require()
     order = rows[np.argsort(model.ordering_[rows])]
     x, y = _rounded(model.ordering_[order]), _rounded(model.noise_[order])
     figure = go.Figure()
-    spread = model.log_noise_std_[order]
-    if np.isfinite(spread).all() and (spread > 0).any():
-        at, low, high = running(x, y * np.exp(-2 * spread), y * np.exp(2 * spread))
+    std = model.log_noise_std_[order]
+    if np.isfinite(std).all() and (std > 0).any():
+        at, low, high = running(x, y * np.exp(-2 * std), y * np.exp(2 * std))
         figure.add_trace(go.Scatter(
             x=np.concatenate([at, at[::-1]]), y=np.concatenate([high, low[::-1]]), fill="toself", mode="lines",
             line={"width": 0}, fillcolor="rgba(0,114,178,0.2)", name="±2 standard deviations", hoverinfo="skip",
         ))  # fmt: skip
     marker = {"color": BLUE, "size": 4, "opacity": 0.5}
-    figure.add_trace(_dots(len(rows))(x=x, y=y, mode="markers", marker=marker, name="learned"))
+    figure.add_trace(_markers(len(rows))(x=x, y=y, mode="markers", marker=marker, name="learned"))
     if truth is not None:
-        true = _rounded(_check.nodes(truth, len(model.noise_), "truth")[order])
+        true = _rounded(_validation.nodes(truth, len(model.noise_), "truth")[order])
         marker = {"color": RED, "size": 3}
-        figure.add_trace(_dots(len(rows))(x=x, y=true, mode="markers", marker=marker, name="truth"))
+        figure.add_trace(_markers(len(rows))(x=x, y=true, mode="markers", marker=marker, name="truth"))
     figure.update_layout(
-        title="Noise along the ordering", xaxis_title="ordering", height=460, template="plotly_white",
-        yaxis_title=f"noise{units(length, f'/√{time}' if time else '')}", yaxis_rangemode="tozero",
+        title="Noise along the ordering", xaxis_title="ordering", yaxis_title=f"noise{unit}", yaxis_rangemode="tozero",
+        height=460, template="plotly_white",
     )  # fmt: skip
     return figure
 
 
 def _truth(model: SnapshotSDE, rows: Any, true: Array) -> Any:
+    """True against learned ordering, with the diagonal."""
     go = require()
     x, y = _rounded(true[rows]), _rounded(model.ordering_[rows])
     ends = [float(min(x.min(), y.min())), float(max(x.max(), y.max()))]
-    figure = go.Figure(_dots(len(rows))(x=x, y=y, mode="markers", marker={"color": BLUE, "size": 4}, name="samples"))
+    marker = {"color": BLUE, "size": 4}
+    figure = go.Figure(_markers(len(rows))(x=x, y=y, mode="markers", marker=marker, name="samples"))
     figure.add_trace(go.Scatter(x=ends, y=ends, mode="lines", line={"color": RED, "dash": "dash"}, name="exact"))
     figure.update_layout(
         title="Ordering: truth against estimate", xaxis_title="true ordering", yaxis_title="learned ordering",
@@ -244,6 +269,7 @@ def _truth(model: SnapshotSDE, rows: Any, true: Array) -> Any:
 
 
 def _history(model: SnapshotSDE) -> Any:
+    """The loss over the evaluations; the axis leaves out the steps of a line search that went far."""
     loss = np.asarray(model.history_, dtype=np.float64)
     figure = require().Figure(require().Scatter(y=_rounded(loss), mode="lines+markers", line={"color": BLUE}))
     figure.update_layout(
@@ -251,7 +277,5 @@ def _history(model: SnapshotSDE) -> Any:
         xaxis_title="evaluation", yaxis_title="loss (nats per sample)", height=380, template="plotly_white",
     )  # fmt: skip
     if loss.size:
-        low, high = np.nanmin(loss), np.nanquantile(loss, 0.9)
-        margin = 0.1 * (high - low) or 1e-3
-        figure.update_yaxes(range=[low - margin, high + margin])
+        figure.update_yaxes(range=loss_range(loss))
     return figure

@@ -10,6 +10,8 @@ With widths h_i of their own the samples carry the Dirichlet form
 
 for volumes v. Division by h_i h_j puts it into real units whatever the widths; k makes up for what lies beyond an edge,
 and c for what the graph cuts off and for the irregularity of the samples. Eigenfunctions are those of E under v.
+States that are hardly coupled to the others (outliers, single or few) would each take a function of their own; they are
+left out of the form and get their values by interpolation.
 """
 
 from __future__ import annotations
@@ -21,21 +23,21 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 from ordiff.geometry import gaussian_weights, intrinsic_dimension, length_scale, usual_neighbors
 from ordiff.graph import NeighborGraph
-from ordiff.kernel.compose import Kernel
+from ordiff.kernel.kernel import Kernel
 
 # The width is the side of the cube that holds one state, by the 8th neighbour; the kernel ends at 4 widths.
 _NEIGHBORS, _REACH = 8, 4.0
 # Evenly spread states are 0.8 of that side from the nearest, random samples 0.5: these need a wider kernel.
 _EVEN, _WIDEST = 0.8, 1.7
-# A state is loose when it is tied to others this much less than the median state, or when it and what is within 2.5
-# widths are fewer than 10 states, or 2% of all.
-_LOOSE, _NEAR, _FEWEST, _SHARE = 0.25, 2.5, 10, 0.02
-# The states that a loose one takes its values from.
-_LENDERS = 4
+# A state is isolated when its coupling to the others is below this share of the median, or when its component of states
+# within 2.5 widths of each other has fewer than 10 states, or 2% of all.
+_MIN_COUPLING, _NEAR, _MIN_STATES, _MIN_SHARE = 0.25, 2.5, 10, 0.02
+# The states that an isolated one is interpolated from.
+_INTERPOLATION = 4
 
 
 class Eigenbasis(NamedTuple):
@@ -64,18 +66,18 @@ def eigenbasis(
     then take no functions for themselves. The eigenpairs are those of −½ of the Dirichlet form above with v = 1/q, also
     in real units and also tending to ½Δ; the mean squares are under v, and the first function is 1.
     """
-    eps = _check.positive(eps, "eps")
+    eps = _validation.positive(eps, "eps")
     m = graph.n_points
-    n_functions = _check.count(n_functions, "n_functions", 1, m - 1, f"There are {m} samples.")
+    n_functions = _validation.count(n_functions, "n_functions", 1, m - 1, f"There are {m} samples.")
     q = Kernel().density_on(graph, density)
     if bandwidth is not None:
         if isinstance(bandwidth, str):
-            _check.option(bandwidth, "bandwidth", ("self-tuning",))
-            s = _radius(graph)
+            _validation.option(bandwidth, "bandwidth", ("self-tuning",))
+            s = _eighth_distances(graph)
         else:
-            s = _check.node_or_scalar(bandwidth, m, "bandwidth", positive=True)
+            s = _validation.node_or_scalar(bandwidth, m, "bandwidth", positive=True)
         h = np.sqrt(eps) * s / np.exp(np.log(s).mean())
-        mu, functions = _of_form(graph, n_functions, h, q.mean() / q, _dimension(graph, None))
+        mu, functions = _form_eigenpairs(graph, n_functions, h, q.mean() / q, _dimension(graph, None))
         return Eigenbasis(-0.5 * mu, functions)
     _warn_of_parts(graph.n_components)
     K = graph.matrix(np.exp(-0.5 * graph.sqdist / eps))
@@ -108,8 +110,8 @@ def smooth_basis(
     bandwidth: the width h of the kernel, a number or (m,); by default the spacing of the states, (V_d r_8^d/8)^{1/d}
     averaged over the 8 neighbours, at least half its median; up to 1.7 times that for states that are spread unevenly,
     as random samples are. The graph should reach 3 widths or more.
-    States that hardly hang together with the others (outliers, alone or few) have no function of their own: they
-    take the values of the nearest states.
+    States that are hardly coupled to the others (outliers, single or few) have no function of their own: they are
+    interpolated from the nearest states.
 
     >>> import numpy as np, ordiff as od
     >>> from ordiff.spectral import smooth_basis
@@ -119,52 +121,52 @@ def smooth_basis(
     [0.0, 1.0, 1.0, 4.0, 4.0]
     """
     m = graph.n_points
-    n_functions = _check.count(n_functions, "n_functions", 1, m - 1, f"There are {m} states.")
-    v = np.ones(m) if volumes is None else _check.node_or_scalar(volumes, m, "volumes", positive=True)
+    n_functions = _validation.count(n_functions, "n_functions", 1, m - 1, f"There are {m} states.")
+    v = np.ones(m) if volumes is None else _validation.node_or_scalar(volumes, m, "volumes", positive=True)
     d = _dimension(graph, dimension)
     if bandwidth is None:
-        h = _width(graph, intrinsic_dimension(graph) if d is None else d)
+        h = _default_width(graph, intrinsic_dimension(graph) if d is None else d)
     else:
-        h = _check.node_or_scalar(bandwidth, m, "bandwidth", positive=True)
-    mu, functions = _of_form(graph, n_functions, h, v, d)
-    return Eigenbasis(_rate(mu, float(np.exp(2 * np.log(h).mean()))), functions)
+        h = _validation.node_or_scalar(bandwidth, m, "bandwidth", positive=True)
+    mu, functions = _form_eigenpairs(graph, n_functions, h, v, d)
+    return Eigenbasis(_decay_rate(mu, float(np.exp(2 * np.log(h).mean()))), functions)
 
 
-def _rate(mu: Array, h2: float) -> Array:
-    """−(2/h²) log(1 − ½h²μ); from where a step leaves a tenth of the wave on, along the tangent."""
-    left, least = 1 - 0.5 * h2 * mu, 0.1
-    return 2 / h2 * (np.maximum(least - left, 0.0) / least - np.log(np.maximum(left, least)))
+def _decay_rate(mu: Array, h2: float) -> Array:
+    """−(2/h²) log(1 − ½h²μ); linear once the amplitude after one step, 1 − ½h²μ, is below a tenth."""
+    amplitude, least = 1 - 0.5 * h2 * mu, 0.1
+    return 2 / h2 * (np.maximum(least - amplitude, 0.0) / least - np.log(np.maximum(amplitude, least)))
 
 
-# ------------------------------------------------------------------------------------------------ the form
+# ------------------------------------------------------------------------------------------ the Dirichlet form
 
 
 def _dimension(graph: NeighborGraph, dimension: int | None) -> int | None:
-    """What is known or can be estimated; None for a graph of distances alone."""
+    """The dimension as given or estimated; None for a graph of distances alone."""
     if dimension is not None:
-        return _check.count(dimension, "dimension", 1)
+        return _validation.count(dimension, "dimension", 1)
     return None if graph.X is None else intrinsic_dimension(graph)
 
 
-def _of_form(graph: NeighborGraph, n_functions: int, h: Array, v: Array, d: int | None) -> tuple[Array, Array]:
+def _form_eigenpairs(graph: NeighborGraph, n_functions: int, h: Array, v: Array, d: int | None) -> tuple[Array, Array]:
     """The smallest eigenvalues of E under v, and orthonormal eigenfunctions, (m, n_functions)."""
     K = _kernel(graph, h)
     W = _couplings(K, h, v, d)
-    tied = _tied(K, W, h, v)
-    kept = np.flatnonzero(tied)
-    _check.count(n_functions, "n_functions", 1, kept.size - 1, f"Of the states {kept.size} hang together.")
+    coupled = _coupled(K, W, h, v)
+    kept = np.flatnonzero(coupled)
+    _validation.count(n_functions, "n_functions", 1, kept.size - 1, f"Of the states {kept.size} are connected.")
     W, w = W[kept][:, kept], v[kept]
-    n_parts, _ = _parts(W)
-    _warn_of_parts(n_parts)
+    n_components, _ = _components(W)
+    _warn_of_parts(n_components)
     S = sp.csr_array(sp.diags_array(w**-0.5) @ (W - sp.diags_array(W.sum(axis=1))) @ sp.diags_array(w**-0.5))
     values, vectors = _largest(S, n_functions)
-    n_null = min(n_parts, n_functions)
+    n_null = min(n_components, n_functions)
     vectors[:, :n_null] = _constant_first(vectors[:, :n_null], np.sqrt(w))
     functions = np.empty((v.size, n_functions))
     functions[kept] = vectors / np.sqrt(w)[:, None]
-    functions[~tied] = _lent(graph, tied) @ functions
+    functions[~coupled] = _interpolation(graph, coupled) @ functions
     functions[:, 0] = 1.0
-    # Gram–Schmidt under v, in order: nothing but rounding where no state is loose
+    # Gram–Schmidt under v, in order: nothing but rounding where no state is isolated
     for _ in range(2):
         gram = functions.T @ (v[:, None] * functions) / v.sum()
         functions[:] = np.linalg.solve(np.linalg.cholesky(gram), functions.T).T
@@ -198,42 +200,42 @@ def _couplings(K: sp.csr_array, h: Array, v: Array, d: int | None) -> sp.csr_arr
     return sp.csr_array(a @ K @ a)
 
 
-def _tied(K: sp.csr_array, W: sp.csr_array, h: Array, v: Array) -> NDArray[np.bool_]:
-    """The states that hang together, (m,)."""
-    share = W.sum(axis=1) * h**2 / v  # what the energy of a state on its own is made of
-    tied = share >= _LOOSE * np.median(share)
+def _coupled(K: sp.csr_array, W: sp.csr_array, h: Array, v: Array) -> NDArray[np.bool_]:
+    """The states that are not isolated, (m,)."""
+    coupling = W.sum(axis=1) * h**2 / v  # the energy of a function that is 1 at one state
+    coupled = coupling >= _MIN_COUPLING * np.median(coupling)
     near = K.copy()
     near.data = (K.data >= np.exp(-0.5 * _NEAR**2)).astype(float)
-    among = sp.diags_array(tied.astype(float))
+    among = sp.diags_array(coupled.astype(float))
     near = sp.csr_array(among @ near @ among)
     near.eliminate_zeros()
-    _, part = _parts(near)
-    size = np.bincount(part)
-    enough = size[part] >= min(max(_FEWEST, _SHARE * v.size), size.max())
-    return tied & enough
+    _, label = _components(near)
+    size = np.bincount(label)
+    large = size[label] >= min(max(_MIN_STATES, _MIN_SHARE * v.size), size.max())
+    return coupled & large
 
 
-def _lent(graph: NeighborGraph, tied: NDArray[np.bool_]) -> sp.csr_array:
-    """Rows for the loose states: a mean over the 4 nearest tied states, by inverse squared distance."""
+def _interpolation(graph: NeighborGraph, coupled: NDArray[np.bool_]) -> sp.csr_array:
+    """Rows for the isolated states: a mean over the 4 nearest coupled states, by inverse squared distance."""
     from scipy.spatial import cKDTree
 
-    loose, kept = np.flatnonzero(~tied), np.flatnonzero(tied)
-    shape = (loose.size, tied.size)
-    if loose.size == 0 or graph.X is None:  # without coordinates a loose state takes the mean, 0
+    isolated, kept = np.flatnonzero(~coupled), np.flatnonzero(coupled)
+    shape = (isolated.size, coupled.size)
+    if isolated.size == 0 or graph.X is None:  # without coordinates an isolated state takes the mean, 0
         return sp.csr_array(shape)
-    count = min(_LENDERS, kept.size)
-    distance, near = cKDTree(graph.X[kept]).query(graph.X[loose], np.arange(1, count + 1))
+    count = min(_INTERPOLATION, kept.size)
+    distance, near = cKDTree(graph.X[kept]).query(graph.X[isolated], np.arange(1, count + 1))
     weight = np.maximum(distance, np.finfo(float).tiny ** 0.25) ** -2
     weight /= weight.sum(axis=1, keepdims=True)
-    rows = np.repeat(np.arange(loose.size), count)
+    rows = np.repeat(np.arange(isolated.size), count)
     return sp.csr_array((weight.ravel(), (rows, kept[near].ravel())), shape=shape)
 
 
-def _width(graph: NeighborGraph, d: int) -> Array:
+def _default_width(graph: NeighborGraph, d: int) -> Array:
     """The default width of the kernel, (m,): see `smooth_basis`."""
     k = usual_neighbors(graph, _NEIGHBORS)
     log_ball = 0.5 * d * log(pi) - lgamma(0.5 * d + 1)
-    log_r = np.log(_radius(graph)) + (log_ball - log(k)) / d
+    log_r = np.log(_eighth_distances(graph)) + (log_ball - log(k)) / d
     near, _ = graph.nearest(k, pad=True)
     log_h = (log_r + log_r[near].sum(axis=1)) / (k + 1)
     typical = float(np.median(log_h))
@@ -241,7 +243,7 @@ def _width(graph: NeighborGraph, d: int) -> Array:
     return np.clip(_EVEN / evenness, 1.0, _WIDEST) * np.exp(np.maximum(log_h, typical - log(2)))
 
 
-def _radius(graph: NeighborGraph) -> Array:
+def _eighth_distances(graph: NeighborGraph) -> Array:
     """The distance to the 8th neighbour, or to the farthest where there are fewer; the median where there is none."""
     k = usual_neighbors(graph, _NEIGHBORS)
     r = graph.radius(k, pad=True)
@@ -261,7 +263,7 @@ def _largest(S: Any, n_functions: int) -> tuple[Array, Array]:
     from threadpoolctl import threadpool_limits
 
     m = S.shape[0]
-    with threadpool_limits(1, user_api="blas"):  # on a busy machine its own threads cost ten times what they save
+    with threadpool_limits(1, user_api="blas"):  # threads of BLAS cost more than they save
         if 4 * n_functions > m:
             values, vectors = eigh(S.toarray(), subset_by_index=[m - n_functions, m - 1])
         else:
@@ -272,9 +274,9 @@ def _largest(S: Any, n_functions: int) -> tuple[Array, Array]:
 
 
 def _constant_first(vectors: Array, constant: Array) -> Array:
-    """The same space, turned so that its first vector is the constant one."""
-    turn, _ = np.linalg.qr(np.column_stack([vectors.T @ constant, np.eye(vectors.shape[1])]))
-    return vectors @ turn
+    """A basis of the same space whose first vector is the constant one."""
+    rotation, _ = np.linalg.qr(np.column_stack([vectors.T @ constant, np.eye(vectors.shape[1])]))
+    return vectors @ rotation
 
 
 def _signed(functions: Array) -> Array:
@@ -283,7 +285,7 @@ def _signed(functions: Array) -> Array:
     return functions * np.where(largest < 0, -1.0, 1.0)
 
 
-def _parts(W: sp.csr_array) -> tuple[int, NDArray[np.int32]]:
+def _components(W: sp.csr_array) -> tuple[int, NDArray[np.int32]]:
     from scipy.sparse.csgraph import connected_components
 
     return connected_components(W, directed=False)
@@ -291,7 +293,7 @@ def _parts(W: sp.csr_array) -> tuple[int, NDArray[np.int32]]:
 
 def _warn_of_parts(n_parts: int) -> None:
     if n_parts > 1:
-        _check.warn(
+        _validation.warn(
             f"the graph has {n_parts} parts, whose eigenfunctions are unrelated: use more neighbours, or "
             "treat the parts (graph.components) separately."
         )

@@ -1,15 +1,19 @@
-"""Designed states: where a learned chain lives when the samples are only what was seen of it.
+"""Designed states: where a learned chain lives when it does not live on the samples themselves.
 
-Samples crowd where the process lingers and are rare where it hurries; a chain on them inherits both. Designed states
-are spread evenly over the data's support instead, each with the volume it stands for, and a sample is seen from
-the states around it through local polynomial weights. Four steps: *fill* (jitter the samples along their tangent
-spaces, and move what left the data back), *thin* (no two states nearer than the spacing), *relax* (each to the centre
-of its cell), *weigh* (volumes that make sums integrals).
+Samples are dense where the process is slow and rare where it is fast; a chain on them inherits both. Designed states
+are quasi-uniform on the support of the data instead, each with the volume it stands for, and a function is read off at
+a sample by a local polynomial in the states around it. Four stages:
+
+    candidates    samples with jittered copies along their tangent spaces, projected back onto the data
+    thinning      Poisson-disk sampling: no two states nearer than the spacing
+    relaxation    Lloyd's algorithm: every state to the centre of the candidates nearest to it
+    weights       volumes with which sums over states are integrals
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -17,9 +21,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _sparse
-from ordiff._check import Array, GraphError
-from ordiff._threads import cached_property
+from ordiff import _validation
+from ordiff._compiled import graph as graph_loops
+from ordiff._parallel import cached_property
+from ordiff._validation import Array, GraphError
 from ordiff.geometry import (
     balanced_density,
     gaussian_weights,
@@ -29,30 +34,34 @@ from ordiff.geometry import (
     over_neighbors,
 )
 from ordiff.graph import NeighborGraph
+from ordiff.graph.search import count_within, query_tree
 
-# Jittered copies of a sample, at least and per volume of a spacing, and their spread in units of the distance to the
-# 8th neighbour: on all of space, and on a manifold within it, where the tangent spaces are estimated.
-_JITTERS, _FILL, _SPREAD, _SPREAD_WITHIN = 8, 16.0, 0.7, 0.5
-# Neighbours for tangent spaces; samples that a point is moved back to the data by.
-_TANGENT, _PROJECTION = 12, 30
+# Jittered copies of a sample, at least and per volume of a spacing, and their standard deviation in units of the
+# distance to the 8th neighbour: in all of space, and on a manifold within it, where the tangent spaces are estimated.
+_MIN_COPIES, _COPIES_PER_CELL, _JITTER, _JITTER_ON_MANIFOLD = 8, 16.0, 0.7, 0.5
+# Neighbours for tangent spaces, and for the local surface that a point is projected on.
+_TANGENT_NEIGHBORS, _PROJECTION_NEIGHBORS = 12, 30
 # Up to this dimension local polynomials are quadratic, beyond it linear.
-_QUADRATIC = 3
+_MAX_QUADRATIC = 3
 # The largest Σ_j |B_ij|: beyond it a local polynomial extrapolates, and one of lower degree is taken.
-_EXTRAPOLATION = 3.0
+_MAX_WEIGHT = 3.0
+# Numbers gathered at a time for local polynomials: bounds the temporaries.
 _BATCH_NUMBERS = 1_000_000
 # Samples that the dimension is estimated from, at most.
 _DIMENSION_SAMPLES = 10_000
-# Times that the states are moved to the centres of their cells: more change little.
-_ROUNDS = 5
-# States this many spacings apart are held together.
-_STEP = 3.0
-# What is within so many spacings of a state is near it.
-_NEAR = 2.0
+# Iterations of Lloyd's algorithm: more change little.
+_LLOYD_ITERATIONS = 5
+# Densities of samples that are states.
+_DENSITIES: dict[str, Callable[..., Array]] = {
+    "kernel": kernel_density, "knn": knn_density, "balanced": balanced_density,
+}  # fmt: skip
+# Spacings up to which states are connected, and up to which a sample is near a state.
+_CONNECTED, _NEAR = 3.0, 2.0
 
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """States of a chain: points, the volume of each, and how other points are seen from them."""
+    """States of a chain: points, their volumes and initial mass, and the weights of functions at other points."""
 
     points: Array  # (N, n)
     volumes: Array  # (N,)
@@ -61,6 +70,7 @@ class States:
     start: Array  # (N,) initial mass
     radius: float
     are_samples: bool = False
+    prebuilt_graph: NeighborGraph | None = field(default=None, repr=False)
 
     @classmethod
     def design(
@@ -80,40 +90,21 @@ class States:
         start: where the process starts: a point (n,), which becomes state 0, or several (s, n), with ``start_weights``.
         radius: states this near are neighbours in ``graph``; by default 8 spacings.
         """
-        X = _check.points(X, minimum=10)
+        X = _validation.points(X, minimum=10)
         n = X.shape[1]
         rng = np.random.default_rng(random_state)
-        d = _dimension(X, rng) if dimension is None else _check.count(dimension, "dimension", 1, n)
-        r8 = _eighth(X)
-        spacing = _spacing(r8, d) if spacing is None else _check.positive(spacing, "spacing")
+        d = _dimension(X, rng) if dimension is None else _validation.count(dimension, "dimension", 1, n)
+        r8 = _eighth_distances(X)
+        spacing = _default_spacing(r8, d) if spacing is None else _validation.positive(spacing, "spacing")
         r8 = np.minimum(r8, 2 * np.quantile(r8, 0.95))  # outliers are no support
-        cloud = X if n == d else _onto(X, X, d)
-        rows = _one_per_cell(cloud, spacing / 4, rng)
-        filled = _jittered(cloud, rows, r8, d, spacing, rng)
-        if n > d:
-            filled = _onto(X, _onto(X, filled, d), d)
-        candidates = np.concatenate([cloud[rows], filled])
-        candidates = candidates[rng.permutation(_one_per_cell(candidates, spacing / 4, rng))]
         origins = None if start is None else np.atleast_2d(np.asarray(start, dtype=np.float64))
-        fixed = int(origins is not None and len(origins) == 1)  # a single start is a state
-        if fixed:
-            candidates = np.concatenate([origins, candidates])
-        points = _relaxed(_thin(candidates, spacing), candidates, fixed)
-        if n > d:
-            points[fixed:] = _onto(X, points[fixed:], d)
-            points = _thin(points, 0.7 * spacing)
+        cloud = X if n == d else _projected(X, X, d)
+        points = _quasi_uniform(X, _candidates(X, cloud, r8, d, spacing, rng), d, spacing, origins)
         points = _on_support(points, cloud, r8, spacing, origins)
-        points = _connected(points, spacing, origins, start_weights)
-        radius = 8 * spacing if radius is None else _check.positive(radius, "radius")
+        points = _largest_component(points, spacing, origins, start_weights)
+        radius = 8 * spacing if radius is None else _validation.positive(radius, "radius")
         volumes = _volumes(points, d, spacing)
-        if origins is None:
-            mass = volumes / volumes.sum()
-        elif fixed:
-            mass = np.zeros(len(points))
-            mass[0] = 1.0
-        else:
-            mass = _spread(points, volumes, origins, start_weights, spacing)
-        return cls(points, volumes, spacing, d, mass, radius)
+        return cls(points, volumes, spacing, d, _initial_mass(points, volumes, origins, start_weights, spacing), radius)
 
     @staticmethod
     def spacing_for(n_states: int, X: Array, dimension: int | None = None, random_state: int | None = 0) -> float:
@@ -121,7 +112,7 @@ class States:
         rng = np.random.default_rng(random_state)
         d = _dimension(X, rng) if dimension is None else dimension
         some = X if len(X) <= n_states else X[rng.choice(len(X), n_states, replace=False)]
-        return _spacing(_eighth(some), d)
+        return _default_spacing(_eighth_distances(some), d)
 
     @classmethod
     def samples(
@@ -136,61 +127,51 @@ class States:
         dimension: int | None = None,
     ) -> States:
         """The samples themselves as states, the start the nearest of them; volumes are 1/(m q)."""
-        from scipy.spatial import cKDTree
-
         graph = NeighborGraph.build(X, k=k) if k is not None else NeighborGraph.build(X, radius=radius)
         d = intrinsic_dimension(graph) if dimension is None else dimension
         near = NeighborGraph.build(X, k=min(100, len(X) - 1))
-        match density:
-            case "kernel":
-                q = kernel_density(near, dimension=d)
-            case "knn":
-                q = knn_density(near, dimension=d)
-            case "balanced":
-                q = balanced_density(near, dimension=d)
-            case _:
-                q = _check.node_or_scalar(density, len(X), "density", positive=True)
-        mass = np.bincount(cKDTree(X).query(start)[1], weights=start_weights, minlength=len(X))
+        estimate = _DENSITIES.get(density) if isinstance(density, str) else None
+        if estimate is None:
+            q = _validation.node_or_scalar(density, len(X), "density", positive=True)
+        else:
+            q = estimate(near, dimension=d)
+        mass = np.bincount(_kd_tree(X).query(start)[1], weights=start_weights, minlength=len(X))
         spacing = float(np.median(np.sqrt(near.spacing)))
-        points = _check.need_points(graph._X, "states")
-        states = cls(points, 1 / (len(X) * q), spacing, d, mass / mass.sum(), radius, True)
-        states.__dict__["graph"] = graph
-        return states
+        points = _validation.need_points(graph._X, "states")
+        return cls(points, 1 / (len(X) * q), spacing, d, mass / mass.sum(), radius, True, graph)
 
     @cached_property
     def graph(self) -> NeighborGraph:
+        """The neighbour graph of the states."""
+        if self.prebuilt_graph is not None:
+            return self.prebuilt_graph
         return NeighborGraph.build(self.points, radius=self.radius)
 
     @cached_property
     def _tree(self) -> Any:
-        from scipy.spatial import cKDTree
-
-        return cKDTree(self.points)
+        return _kd_tree(self.points)
 
     def observe(self, X: ArrayLike) -> sp.csr_array:
-        """B (m, N): Σ_j B_ij f_j is f at x_i, by a local polynomial; rows sum to 1."""
-        X = _check.points(X, minimum=1)
+        """B (m, N): Σ_j B_ij f_j is f at x_i, by a local polynomial through the nearest states; rows sum to 1."""
+        X = _validation.points(X, minimum=1)
         if self.are_samples and np.array_equal(X, self.points):
             return sp.eye_array(len(X), format="csr")
         return self.polynomials(X)[0]
 
     def distance(self, X: Array) -> Array:
         """The distance to the nearest state, (m,)."""
-        return np.asarray(self._tree.query(X, workers=-1)[0])
+        return np.asarray(query_tree(self._tree, X, 1)[0])
 
     def nearest(self, X: Array) -> NDArray[np.intp]:
         """The nearest state of every point, (m,)."""
-        return np.asarray(self._tree.query(X, workers=-1)[1])
+        return np.asarray(query_tree(self._tree, X, 1)[1])
 
     def from_samples(self, X: Array, f: Array) -> Array:
-        """A function on samples X (m, n), at the states: local polynomials through the nearest samples."""
-        from scipy.spatial import cKDTree
-
-        degree = 2 if self.dimension <= _QUADRATIC else 1
-        k, tree, out = min(len(X), 4 * _n_terms(self.dimension, degree)), cKDTree(X), np.empty(len(self.points))
-        step = max(1, _BATCH_NUMBERS // (k * X.shape[1]))
-        for rows in (slice(a, a + step) for a in range(0, len(out), step)):
-            distances, near = tree.query(self.points[rows], k, workers=-1)
+        """A function f (m,) on samples X (m, n) at the states, (N,): local polynomials through the nearest samples."""
+        degree = _degree(self.dimension)
+        k, tree, out = min(len(X), 4 * _n_terms(self.dimension, degree)), _kd_tree(X), np.empty(len(self.points))
+        for rows in _batches(len(out), k * X.shape[1]):
+            distances, near = query_tree(tree, self.points[rows], k)
             offsets = X[near] - self.points[rows, None, :]
             frames = _frames(offsets, self.dimension)
             weights, _ = _local_polynomial(offsets if frames is None else offsets @ frames, distances, degree)
@@ -199,17 +180,17 @@ class States:
 
     def with_radius(self, radius: float) -> States:
         """The same states with neighbours up to this distance."""
-        return replace(self, radius=radius)
+        return replace(self, radius=radius, prebuilt_graph=None)
 
     def polynomials(self, X: Array) -> tuple[sp.csr_array, list[sp.csr_array]]:
+        """B (m, N) of `observe`, and of the derivative along each coordinate, n matrices (m, N)."""
         m, n = X.shape
         N, d = len(self.points), self.dimension
-        degree = 2 if d <= _QUADRATIC else 1
+        degree = _degree(d)
         k = min(N, 2 * _n_terms(d, degree))
         values, slopes, columns = np.empty((m, k)), np.empty((m, k, n)), np.empty((m, k), np.int64)
-        step = max(1, _BATCH_NUMBERS // (k * max(n, _n_terms(d, degree))))
-        for rows in (slice(a, a + step) for a in range(0, m, step)):
-            distances, near = self._tree.query(X[rows], k, workers=-1)
+        for rows in _batches(m, k * max(n, _n_terms(d, degree))):
+            distances, near = query_tree(self._tree, X[rows], k)
             offsets = self.points[near] - X[rows, None, :]
             frames = _frames(offsets, d)
             u = offsets if frames is None else offsets @ frames
@@ -224,24 +205,44 @@ class States:
         return matrix(values), [matrix(slopes[:, :, c]) for c in range(n)]
 
 
+def _kd_tree(points: Array) -> Any:
+    from scipy.spatial import cKDTree  # here: `import ordiff` does without
+
+    return cKDTree(points)
+
+
 def _dimension(X: Array, rng: np.random.Generator) -> int:
     """The dimension of the data, from some of the samples where there are many."""
     some = X if len(X) <= _DIMENSION_SAMPLES else X[rng.choice(len(X), _DIMENSION_SAMPLES, replace=False)]
     return intrinsic_dimension(NeighborGraph.build(some, k=min(max(20, min(100, len(some) // 10)), len(some) - 1)))
 
 
-def _eighth(X: Array) -> Array:
+def _eighth_distances(X: Array) -> Array:
     """The distance to the 8th neighbour, (m,)."""
     k = min(8, len(X) - 1)
     return NeighborGraph.build(X, k=k).radius(k)
 
 
-def _spacing(r8: Array, d: int) -> float:
-    """That of about as many states as there are samples with these distances to the 8th neighbour."""
+def _default_spacing(r8: Array, d: int) -> float:
+    """The spacing of about as many states as there are samples with these distances to the 8th neighbour."""
     return float(np.median(r8)) * (1.2 / 8 ** (1 / d))
 
 
+# ----------------------------------------------------------------------------------------- local polynomials
+
+
+def _batches(count: int, numbers: int) -> list[slice]:
+    """Ranges of ``count`` rows, each of which takes so many numbers."""
+    step = max(1, _BATCH_NUMBERS // numbers)
+    return [slice(first, first + step) for first in range(0, count, step)]
+
+
+def _degree(d: int) -> int:
+    return 2 if d <= _MAX_QUADRATIC else 1
+
+
 def _n_terms(d: int, degree: int) -> int:
+    """The number of monomials."""
     return 1 + d if degree == 1 else (d + 1) * (d + 2) // 2
 
 
@@ -271,16 +272,17 @@ def _local_polynomial(u: Array, distances: Array, degree: int) -> tuple[Array, A
     scale = np.maximum(distances[:, -1:], np.finfo(float).tiny)
     weight = np.exp(-2.0 * (distances / scale) ** 2)
     value, slope = _least_squares(u / scale[:, :, None], weight, degree)
-    wild = np.abs(value).sum(axis=1) > _EXTRAPOLATION
-    if wild.any():
+    large = np.abs(value).sum(axis=1) > _MAX_WEIGHT
+    if large.any():
         if degree > 1:
-            value[wild], slope[wild] = _least_squares((u / scale[:, :, None])[wild], weight[wild], degree - 1)
-            wild = np.abs(value).sum(axis=1) > _EXTRAPOLATION
-        value[wild] = weight[wild] / weight[wild].sum(axis=1, keepdims=True)
+            value[large], slope[large] = _least_squares((u / scale[:, :, None])[large], weight[large], degree - 1)
+            large = np.abs(value).sum(axis=1) > _MAX_WEIGHT
+        value[large] = weight[large] / weight[large].sum(axis=1, keepdims=True)
     return value, slope / scale[:, :, None]
 
 
 def _least_squares(u: Array, weight: Array, degree: int) -> tuple[Array, Array]:
+    """Weights of the value (M, k) and of the gradient (M, k, d) at 0 of a weighted polynomial fit in u (M, k, d)."""
     Phi = _monomials(u, degree)
     weighted = Phi * weight[:, :, None]
     A = Phi.transpose(0, 2, 1) @ weighted
@@ -291,15 +293,12 @@ def _least_squares(u: Array, weight: Array, degree: int) -> tuple[Array, Array]:
     return coefficients[:, 0], coefficients[:, 1 : d + 1].transpose(0, 2, 1)
 
 
-def _onto(X: Array, Y: Array, d: int) -> Array:
-    """The points Y moved onto the data: a local polynomial surface through the nearest samples X."""
-    from scipy.spatial import cKDTree
-
-    tree, k, out = cKDTree(X), min(_PROJECTION, len(X)), np.empty_like(Y)
+def _projected(X: Array, Y: Array, d: int) -> Array:
+    """The points Y projected on the data: on a local polynomial surface through the nearest samples X."""
+    tree, k, out = _kd_tree(X), min(_PROJECTION_NEIGHBORS, len(X)), np.empty_like(Y)
     degree = 2 if d <= 2 else 1
-    step = max(1, _BATCH_NUMBERS // (k * X.shape[1]))
-    for rows in (slice(a, a + step) for a in range(0, len(Y), step)):
-        distances, near = tree.query(Y[rows], k, workers=-1)
+    for rows in _batches(len(Y), k * X.shape[1]):
+        distances, near = query_tree(tree, Y[rows], k)
         offsets = X[near] - Y[rows, None, :]
         weight = np.exp(-2.0 * (distances / distances[:, -1:]) ** 2)
         frames = _frames(offsets, d)
@@ -308,6 +307,31 @@ def _onto(X: Array, Y: Array, d: int) -> Array:
         value, _ = _least_squares((offsets @ frames) / scale, weight, degree)
         out[rows] = Y[rows] + np.einsum("mk,mkn->mn", value, offsets)
     return out
+
+
+# --------------------------------------------------------------------------------------------- design of states
+
+
+def _candidates(X: Array, cloud: Array, r8: Array, d: int, spacing: float, rng: np.random.Generator) -> Array:
+    """Points that cover the support densely, in random order; ``cloud`` are the samples projected on the data."""
+    rows = _one_per_cell(cloud, spacing / 4, rng)
+    copies = _jittered(cloud, rows, r8, d, spacing, rng)
+    if X.shape[1] > d:
+        copies = _projected(X, _projected(X, copies, d), d)
+    candidates = np.concatenate([cloud[rows], copies])
+    return candidates[rng.permutation(_one_per_cell(candidates, spacing / 4, rng))]
+
+
+def _quasi_uniform(X: Array, candidates: Array, d: int, spacing: float, origins: Array | None) -> Array:
+    """States thinned out of the candidates and relaxed; a single origin is the first of them and stays in place."""
+    fixed = int(origins is not None and len(origins) == 1)
+    if fixed:
+        candidates = np.concatenate([origins, candidates])
+    points = _lloyd(_poisson_disk(candidates, spacing), candidates, fixed)
+    if X.shape[1] > d:
+        points[fixed:] = _projected(X, points[fixed:], d)
+        points = _poisson_disk(points, 0.7 * spacing)
+    return points
 
 
 def _one_per_cell(X: Array, width: float, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -321,44 +345,40 @@ def _one_per_cell(X: Array, width: float, rng: np.random.Generator) -> NDArray[n
 
 
 def _jittered(X: Array, rows: NDArray[np.intp], r8: Array, d: int, spacing: float, rng: np.random.Generator) -> Array:
-    """Gaussian copies of these samples along their tangent spaces, enough to fill the space between them."""
-    from scipy.spatial import cKDTree
-
+    """Gaussian copies of these samples along their tangent spaces, enough to cover the space between them."""
     n = X.shape[1]
-    spread = (_SPREAD if n == d else _SPREAD_WITHIN) * r8[rows]
-    copies = np.clip(_FILL * (spread / spacing) ** d, _JITTERS, 50 * _JITTERS).astype(int)
+    std = (_JITTER if n == d else _JITTER_ON_MANIFOLD) * r8[rows]
+    copies = np.clip(_COPIES_PER_CELL * (std / spacing) ** d, _MIN_COPIES, 50 * _MIN_COPIES).astype(int)
     which = np.repeat(np.arange(len(rows)), copies)
-    z = rng.standard_normal((len(which), d)) * spread[which, None]
+    z = rng.standard_normal((len(which), d)) * std[which, None]
     if n > d:
-        near = cKDTree(X).query(X[rows], min(_TANGENT + 1, len(X)), workers=-1)[1]
+        near = query_tree(_kd_tree(X), X[rows], min(_TANGENT_NEIGHBORS + 1, len(X)))[1]
         frames = _frames(X[near] - X[rows, None, :], d)
         assert frames is not None
         z = np.einsum("md,mnd->mn", z, frames[which])
     return X[rows][which] + z
 
 
-def _thin(candidates: Array, spacing: float) -> Array:
+def _poisson_disk(candidates: Array, spacing: float) -> Array:
     """The candidates, in their order, that are no nearer than ``spacing`` to one taken before."""
-    from scipy.spatial import cKDTree
-
-    tree = cKDTree(candidates)
+    tree = _kd_tree(candidates)
     near = tree.query_pairs(spacing, output_type="ndarray")
     m = len(candidates)
     A = sp.csr_array((np.ones(len(near), bool), (near[:, 1], near[:, 0])), shape=(m, m))  # earlier ones of each
     taken = np.ones(m, bool)
-    _sparse.take_greedily(A.indptr, A.indices, taken)
+    graph_loops.take_greedily(A.indptr, A.indices, taken)
     return candidates[taken]
 
 
-def _relaxed(points: Array, candidates: Array, fixed: int) -> Array:
-    """The states moved a few times to the centres of the candidates that are nearest to them, all but the ``fixed``
-    first. States that are only kept apart leave holes: where a step is hardly longer than the spacing, a chain on them
-    moves too little, and the noise that is learned comes out too large."""
-    from scipy.spatial import cKDTree
+def _lloyd(points: Array, candidates: Array, fixed: int) -> Array:
+    """Lloyd's algorithm: every state, all but the ``fixed`` first, moves to the mean of the candidates nearest to it.
 
+    States that are only kept apart leave holes: where a step is hardly longer than the spacing, a chain on them moves
+    too little, and the noise that is learned comes out too large.
+    """
     points = points.copy()
-    for _ in range(_ROUNDS):
-        nearest = cKDTree(points).query(candidates, workers=-1)[1]
+    for _ in range(_LLOYD_ITERATIONS):
+        nearest = query_tree(_kd_tree(points), candidates, 1)[1]
         count = np.bincount(nearest, minlength=len(points))
         centres = np.stack([np.bincount(nearest, x, len(points)) for x in candidates.T], axis=1)
         moved = count > 0
@@ -368,35 +388,33 @@ def _relaxed(points: Array, candidates: Array, fixed: int) -> Array:
 
 
 def _on_support(points: Array, X: Array, r8: Array, spacing: float, origins: Array | None) -> Array:
-    """The states that have a sample or the start near, or that fill the space between samples: no farther from one than
-    its 8th neighbour is, and with another state near. Around outliers the copies are too few to fill the space, and
-    what comes to a state that is far from all others cannot leave it."""
-    from scipy.spatial import cKDTree
+    """The states near a sample or the start, or else near another state and within the 8th neighbour of a sample.
 
+    Around outliers the copies are too few to cover the space, and a chain cannot leave a state far from all others.
+    """
     near = _NEAR * spacing
-    distance, sample = cKDTree(X).query(points, workers=-1)
-    others = cKDTree(points).query_ball_point(points, near, return_length=True, workers=-1) - 1
+    distance, sample = query_tree(_kd_tree(X), points, 1)
+    others = count_within(_kd_tree(points), points, near) - 1
     kept = (distance < near) | ((distance <= r8[sample]) & (others >= 1))
     if origins is not None:
-        kept |= cKDTree(origins).query(points, workers=-1)[0] < near
+        kept |= query_tree(_kd_tree(origins), points, 1)[0] < near
     return points[kept]
 
 
-def _connected(points: Array, spacing: float, origins: Array | None, weights: Any) -> Array:
-    """The largest part of the states that short steps hold together; the start, or most of its mass, must be there."""
+def _largest_component(points: Array, spacing: float, origins: Array | None, weights: Any) -> Array:
+    """The largest connected set of states; the start, or most of its mass, must be there."""
     from scipy.sparse.csgraph import connected_components
-    from scipy.spatial import cKDTree
 
     m = len(points)
-    near = cKDTree(points).query_pairs(_STEP * spacing, output_type="ndarray")
-    _, part = connected_components(sp.csr_array((np.ones(len(near)), (near[:, 0], near[:, 1])), shape=(m, m)))
-    points = points[part == np.bincount(part).argmax()]
+    near = _kd_tree(points).query_pairs(_CONNECTED * spacing, output_type="ndarray")
+    _, label = connected_components(sp.csr_array((np.ones(len(near)), (near[:, 0], near[:, 1])), shape=(m, m)))
+    points = points[label == np.bincount(label).argmax()]
     if origins is not None:
-        gap = cKDTree(points).query(origins)[0]
-        if np.average(gap > _STEP * spacing, weights=weights) > 0.1:
+        gap = _kd_tree(points).query(origins)[0]
+        if np.average(gap > _CONNECTED * spacing, weights=weights) > 0.1:
             raise GraphError(
                 f"the start lies {gap.max():.3g} away from the samples, and the states between which the process moves "
-                f"are {spacing:.3g} apart: nothing was seen on the way. Take the earliest samples as the start (a "
+                f"are {spacing:.3g} apart: there are no samples between. Take the earliest samples as the start (a "
                 "mask), check its coordinates and units, or use a larger spacing."
             )
     return points
@@ -414,13 +432,18 @@ def _volumes(points: Array, d: int, spacing: float, iterations: int = 3) -> Arra
     return v
 
 
-def _spread(points: Array, volumes: Array, origins: Array, weights: Any, spacing: float) -> Array:
-    from scipy.spatial import cKDTree
-
+def _initial_mass(points: Array, volumes: Array, origins: Array | None, weights: Any, spacing: float) -> Array:
+    """The mass of the start on the states, (N,): uniform without origins, one origin is the first state, several are
+    smoothed over the states around them."""
+    if origins is None:
+        return volumes / volumes.sum()
+    if len(origins) == 1:
+        return np.where(np.arange(len(points)) == 0, 1.0, 0.0)
     w = np.ones(len(origins)) if weights is None else np.asarray(weights, dtype=np.float64)
-    near_d, near = cKDTree(points).query(origins, min(12, len(points)))
-    w = np.where(near_d[:, 0] > _STEP * spacing, 0.0, w)
-    K = np.exp(-0.5 * (near_d / (0.7 * spacing)) ** 2 + 0.5 * (near_d[:, :1] / (0.7 * spacing)) ** 2) * volumes[near]
+    distance, near = _kd_tree(points).query(origins, min(12, len(points)))
+    w = np.where(distance[:, 0] > _CONNECTED * spacing, 0.0, w)
+    scaled = distance / (0.7 * spacing)
+    K = np.exp(-0.5 * scaled**2 + 0.5 * scaled[:, :1] ** 2) * volumes[near]
     K *= (w / K.sum(axis=1))[:, None]
     mass = np.bincount(near.ravel(), weights=K.ravel(), minlength=len(points))
     return mass / mass.sum()

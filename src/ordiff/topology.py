@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 
-# Loops of random point clouds die by twice the scale of their birth; real ones at several times it.
-_REAL = 2.5
+# Ratio death/birth above which a loop is significant: those of random point clouds die by twice the scale of birth.
+_SIGNIFICANT = 2.5
 
 
 class CyclicHint(NamedTuple):
@@ -43,40 +43,45 @@ def cyclic_hint(X: ArrayLike, n_points: int = 300, n_subsets: int = 9, random_st
     try:
         from ripser import ripser
     except ImportError:
-        raise _check.missing_extra("ripser", "topology", "cyclic_hint") from None
-    X = _check.points(X, minimum=10)
-    n_points = min(_check.count(n_points, "n_points", 10), max(9, 2 * len(X) // 3))  # subsets must differ
+        raise _validation.missing_extra("ripser", "topology", "cyclic_hint") from None
+    X = _validation.points(X, minimum=10)
+    n_points = min(_validation.count(n_points, "n_points", 10), max(9, 2 * len(X) // 3))  # subsets must differ
     rng = np.random.default_rng(random_state)
     largest, loops = [], []
-    for _ in range(_check.count(n_subsets, "n_subsets", 1)):
+    for _ in range(_validation.count(n_subsets, "n_subsets", 1)):
         subset = X[rng.choice(len(X), n_points, replace=False)]
-        ratios = _ratios(ripser(_spread_out(subset, n_points))["dgms"][1])
+        ratios = _ratios(ripser(_farthest_points(subset, n_points))["dgms"][1])
         largest.append(ratios.max(initial=1.0))
-        loops.append(int((ratios > _REAL).sum()))
+        loops.append(int((ratios > _SIGNIFICANT).sum()))
     ratio, low, high = np.quantile(largest, [0.5, 0.25, 0.75]).tolist()
-    needed, count = ratio > _REAL, round(float(np.median(loops)))
-    many = "a loop" if count <= 1 else f"{count} loops"
-    said = f"the most persistent loop lives to {ratio:.1f} times its birth scale (quartiles {low:.1f} to {high:.1f})"
+    needed, count = ratio > _SIGNIFICANT, round(float(np.median(loops)))
+    return CyclicHint(ratio, (low, high), count, needed, _text(ratio, low, high, count))
+
+
+def _text(ratio: float, low: float, high: float, loops: int) -> str:
+    many = "a loop" if loops <= 1 else f"{loops} loops"
+    found = f"the most persistent loop lives to {ratio:.1f} times its birth scale (quartiles {low:.1f} to {high:.1f})"
     advice = "use a local ordering (Ordering.cyclic, piecewise or local)"
-    if low <= _REAL <= high:
-        text = f"Undecided: {said}, and {_REAL} would be a loop. With a loop, {advice}; more samples would tell."
-    elif needed:
-        text = f"The data seem to have {many}: {said}; {advice}."
-    else:
-        text = (
-            f"No loop found: {said}, as in data without one. A global ordering should do, unless noise in many "
-            "coordinates hides a loop: then try the leading principal components."
+    if low <= _SIGNIFICANT <= high:
+        return (
+            f"Undecided: {found}, and {_SIGNIFICANT} would be a loop. With a loop, {advice}; more samples would tell."
         )
-    return CyclicHint(ratio, (low, high), count, needed, text)
+    if ratio > _SIGNIFICANT:
+        return f"The data seem to have {many}: {found}; {advice}."
+    return (
+        f"No loop found: {found}, as in data without one. A global ordering should do, unless noise in many "
+        "coordinates hides a loop: then try the leading principal components."
+    )
 
 
 def _ratios(diagram: Array) -> Array:
+    """Death over birth of the loops of a persistence diagram (loops, 2)."""
     finite = diagram[np.isfinite(diagram).all(axis=1) & (diagram[:, 0] > 0)]
     return finite[:, 1] / finite[:, 0]
 
 
-def _spread_out(points: Array, n_points: int) -> Array:
-    """Half of the points, each the farthest from those before it: even where the sampling is not."""
+def _farthest_points(points: Array, n_points: int) -> Array:
+    """Farthest point sampling: half of the points, each the farthest from those before it, evenly spread."""
     from sklearn.metrics import pairwise_distances
 
     D = pairwise_distances(points)

@@ -15,16 +15,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check, _sparse, _threads
-from ordiff._check import Array
-from ordiff.graph import Layout, NeighborGraph
-from ordiff.kernel.compose import Kernel
+from ordiff import _parallel, _validation
+from ordiff._compiled import csr
+from ordiff._compiled import graph as graph_loops
+from ordiff._validation import Array
+from ordiff.graph import NeighborGraph
+from ordiff.kernel.kernel import Kernel
+from ordiff.kernel.terms import empty_row
 from ordiff.operator import MarkovOperator
 
 # Operators that choose_eps builds at the most: the steps of its grid, and one smoother.
-_MOST_BUILDS = 16
+_MAX_OPERATORS = 16
 # Pairs of samples that `resolution` compares at the most.
-_MOST_PAIRS = 10_000_000
+_MAX_PAIRS = 10_000_000
 
 
 class RowMaxima(NamedTuple):
@@ -44,7 +47,7 @@ class Resolution(NamedTuple):
 
 
 def p_max(op: MarkovOperator) -> RowMaxima:
-    """max_j P_ij of every row: near 1, the chain is stuck there."""
+    """max_j P_ij of every row: near 1, the chain hardly moves from there."""
     rows = np.maximum.reduceat(op._data, op.graph._indptr[:-1])
     levels = (0.5, 0.9, 0.95, 0.99)
     return RowMaxima(float(rows.max()), dict(zip(levels, np.quantile(rows, levels).tolist(), strict=True)), rows)
@@ -60,44 +63,44 @@ def resolution(
 ) -> Resolution:
     """res_i = Σ_{j in the graph} P^full_ij, with P^full the kernel among all samples; its minimum over samples.
 
-    On more than 3,000 samples it is computed at the samples that the graph serves worst and at some random ones.
+    On more than 3,000 samples it is computed at those whose neighbourhoods are smallest and at some random ones.
     """
-    eps, alpha = _check.positive(eps, "eps"), _check.number(alpha, "alpha")
+    eps, alpha = _validation.positive(eps, "eps"), _validation.number(alpha, "alpha")
     q = kernel.density_on(graph, density)
     kernel = kernel.on(graph)
-    rows = _rows_at_risk(kernel, graph, random_state)
-    return _resolution(kernel, graph, _full_rows(graph, rows), rows, eps, q, alpha)
+    rows = _worst_and_random_rows(kernel, graph, random_state)
+    return _resolution(kernel, graph, _complete_rows(graph, rows), rows, eps, q, alpha)
 
 
-def _some_rows(graph: NeighborGraph, share: float, random_state: int | None) -> NDArray[np.intp]:
+def _random_rows(graph: NeighborGraph, share: float, random_state: int | None) -> NDArray[np.intp]:
     """All samples, or as many random ones as may be compared with all, times a share."""
     m = graph.n_points
-    most = max(100, _MOST_PAIRS // m)
+    most = max(100, _MAX_PAIRS // m)
     if m <= most:
         return np.arange(m)
     return np.sort(np.random.default_rng(random_state).choice(m, int(share * most), replace=False))
 
 
-def _rows_at_risk(kernel: Kernel, graph: NeighborGraph, random_state: int | None) -> NDArray[np.intp]:
-    """Half of them random, half those that the graph serves worst."""
-    random = _some_rows(graph, 0.5, random_state)
+def _worst_and_random_rows(kernel: Kernel, graph: NeighborGraph, random_state: int | None) -> NDArray[np.intp]:
+    """Half of them random, half those whose neighbourhoods are smallest against the noise."""
+    random = _random_rows(graph, 0.5, random_state)
     worst = np.argsort(graph.reach / kernel.bandwidth_on(graph).diffusion())[: random.size]
     return np.union1d(worst, random)
 
 
-def _full_rows(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
+def _complete_rows(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGraph:
     """The graph in which these samples have all others as neighbours, and the rest only themselves."""
-    X = _check.need_points(graph._X, "the resolution")
+    X = _validation.need_points(graph._X, "the resolution")
     m = graph.n_points
     counts = np.ones(m, np.int64)
     counts[rows] = m
-    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(_sparse.index_dtype(int(counts.sum())))
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(csr.index_dtype(int(counts.sum())))
     indices: Any = np.empty(int(indptr[-1]), indptr.dtype)
     indices[indptr[:-1]] = np.arange(m)
     for i in rows:
         indices[indptr[i] : indptr[i + 1]] = np.arange(m)
     sqdist = np.empty(indices.size)
-    _threads.over_rows(_sparse.square_distances, indptr, _sparse.unsigned(indices), X, sqdist)
+    _parallel.over_rows(graph_loops.square_distances, indptr, csr.unsigned(indices), X, sqdist)
     return NeighborGraph(indptr, indices, sqdist, X)
 
 
@@ -111,7 +114,7 @@ def _resolution(
     alpha: float,
 ) -> Resolution:
     """The kernel must be resolved on the graph: the graph of full rows has no neighbourhoods to estimate from."""
-    P = kernel._rows(full, eps, -alpha * np.log(q), Layout.of(full), strict=False)  # the other rows may be empty
+    P = full.layout.unsort_edges(kernel.transition(full, eps, -alpha * np.log(q), strict=False))  # others may be empty
     kept = np.array(
         [
             P[full.indptr[i] : full.indptr[i + 1]][graph.indices[graph.indptr[i] : graph.indptr[i + 1]]].sum()
@@ -120,7 +123,7 @@ def _resolution(
     )
     bad = ~((kept >= 0) & (kept <= 1 + 1e-9))
     if bad.any():
-        raise _check.empty_row(int(rows[np.argmax(bad)]), eps)
+        raise empty_row(int(rows[np.argmax(bad)]), eps)
     return Resolution(float(kept.min()), rows, kept)
 
 
@@ -140,7 +143,7 @@ def semigroup_error(
 
 
 def _semigroup_error(one: MarkovOperator, two: MarkovOperator, n_probes: int, random_state: int | None) -> float:
-    n_probes = _check.count(n_probes, "n_probes", 1)
+    n_probes = _validation.count(n_probes, "n_probes", 1)
     signs = np.random.default_rng(random_state).choice([-1.0, 1.0], (one.graph.n_points, n_probes))
     gap = one._pull(one._pull(signs)) - two._pull(signs)
     return float(np.sqrt((gap**2).sum() / n_probes))
@@ -203,41 +206,48 @@ def choose_eps(
     >>> choice.low < choice.eps < choice.high
     True
     """
-    p_limit, resolution_limit = _check.share(p_limit, "p_limit"), _check.share(resolution_limit, "resolution_limit")
+    p_limit, resolution_limit = (
+        _validation.share(p_limit, "p_limit"),
+        _validation.share(resolution_limit, "resolution_limit"),
+    )
     q, d = kernel.density_on(graph, density), kernel.dimension_on(graph)
     kernel = kernel.on(graph)
     steps, ops = _operators(kernel, graph, _grid(kernel, graph, d), q, alpha)
     largest = np.stack([p_max(op).rows for op in ops])
-    rows = _some_rows(graph, 1.0, random_state)
-    full = _full_rows(graph, rows)
+    rows = _random_rows(graph, 1.0, random_state)
+    full = _complete_rows(graph, rows)
     kept = np.stack([_resolution(kernel, graph, full, rows, float(step), q, alpha).kept for step in steps])
-    rough, bias = _errors(ops, graph)
+    roughness, bias = _errors(ops, graph)
     semigroup = [_semigroup_error(one, two, 16, random_state) for one, two in zip(ops[:-2], ops[2:], strict=True)]
 
-    stuck, held = np.quantile(largest, 0.9, axis=1), np.quantile(kept, 0.1, axis=1)
-    low = _first(steps, stuck < p_limit, stuck - p_limit, none=np.inf, at_once=0.0)
-    high = _first(steps, held < resolution_limit, held - resolution_limit, none=np.inf, at_once=0.0)
-    allowed = (steps >= low) & (steps <= high)
-    if allowed.any():
-        eps = float(steps[allowed][np.argmin(np.hypot(rough, bias)[allowed])])
-    elif 0 < low <= high < np.inf:  # between two steps of the grid
-        eps = float(np.sqrt(low * high))
-    else:  # the least bad
-        eps = float(steps[np.argmin(np.maximum(stuck / p_limit, (1 - held) / (1 - resolution_limit)))])
+    p_90, kept_10 = np.quantile(largest, 0.9, axis=1), np.quantile(kept, 0.1, axis=1)
+    low, high = _first_below(steps, p_90, p_limit), _first_below(steps, kept_10, resolution_limit)
+    violation = np.maximum(p_90 / p_limit, (1 - kept_10) / (1 - resolution_limit))
     at_low, at_high = (int(np.argmin(np.abs(steps - end))) for end in (min(low, steps[-1]), min(high, steps[-1])))
     choice = StepChoice(
-        eps=eps, low=low, high=high, steps=steps, p_max=stuck, resolution=held,
-        semigroup_error=np.array([*semigroup, np.nan, np.nan]), roughness=rough, bias=bias,
-        stuck=_at_quantile(largest[at_low], 0.9), cut=int(rows[_at_quantile(kept[at_high], 0.1)]), message="",
+        eps=_best_step(steps, low, high, np.hypot(roughness, bias), violation), low=low, high=high, steps=steps,
+        p_max=p_90, resolution=kept_10, semigroup_error=np.array([*semigroup, np.nan, np.nan]), roughness=roughness,
+        bias=bias, stuck=_at_quantile(largest[at_low], 0.9), cut=int(rows[_at_quantile(kept[at_high], 0.1)]),
+        message="",
     )  # fmt: skip
-    choice = replace(choice, message=_words(choice, graph, d))
+    choice = replace(choice, message=_message(choice, graph, d))
     if not choice.valid:
-        _check.warn(choice.message)
+        _validation.warn(choice.message)
     return choice
 
 
+def _best_step(steps: Array, low: float, high: float, error: Array, violation: Array) -> float:
+    """The step of least error in [low, high]; if that is empty, of least violation of the limits."""
+    allowed = (steps >= low) & (steps <= high)
+    if allowed.any():
+        return float(steps[allowed][np.argmin(error[allowed])])
+    if 0 < low <= high < np.inf:  # between two steps of the grid
+        return float(np.sqrt(low * high))
+    return float(steps[np.argmin(violation)])
+
+
 def _at_quantile(values: Array, level: float) -> int:
-    """Which one is at this quantile."""
+    """The index of the value at this quantile."""
     return int(np.argsort(values)[int(level * (values.size - 1))])
 
 
@@ -248,9 +258,9 @@ def _operators(
     ops: list[MarkovOperator] = []
     for step in steps:
         try:
-            with _check.silent():
+            with _validation.silent():
                 ops.append(kernel.operator(graph, float(step), q, alpha))
-        except _check.ResolutionError:
+        except _validation.ResolutionError:
             if len(ops) < 5:
                 raise
             break
@@ -258,61 +268,63 @@ def _operators(
 
 
 def _grid(kernel: Kernel, graph: NeighborGraph, d: int) -> Array:
-    """Steps a factor √2 apart, from where the median sample is stuck to beyond where the graph ends."""
+    """Steps a factor √2 apart, from one at which the median sample hardly moves to one that leaves the graph."""
     # twice the step that keeps nine tenths of its mass within the median reach
     top = 2 * float(np.median(graph.reach / kernel.widest_on(graph))) / float(radius(d, 0.9)) ** 2
     bottom = 0.15 * float(np.median(graph.spacing / kernel.bandwidth_on(graph).diffusion()))
     if not 0 < top < np.inf or not bottom < np.inf:
-        raise _check.GraphError(
+        raise _validation.GraphError(
             "half of the samples have no neighbour at a positive distance: use more neighbours, or remove duplicates."
         )
-    count = min(_MOST_BUILDS - 1, max(8, ceil(2 * log2(top / max(bottom, 1e-9 * top))) + 1))
-    return np.array([top * 2.0 ** (-0.5 * place) for place in reversed(range(count))])
+    count = min(_MAX_OPERATORS - 1, max(8, ceil(2 * log2(top / max(bottom, 1e-9 * top))) + 1))
+    return np.array([top * 2.0 ** (-0.5 * n) for n in reversed(range(count))])
 
 
 def _errors(ops: list[MarkovOperator], graph: NeighborGraph) -> tuple[Array, Array]:
-    """The rough part of u = L f, and the bias of its smooth part, for every step; f the coordinates over their rms.
+    """Rms of the rough part of u = L f and of the bias of its smooth part, (steps,); f the coordinates over their rms.
 
     T = I − (I − S)³ is a smoother of high order made of the driftless operator S at a long step. Richardson's
     T(2u_ε − u_2ε) is free of the leading bias; where it changes least with the step, it is the reference for all.
     """
-    X = _check.need_points(graph.X, "choosing a step")
+    X = _validation.need_points(graph.X, "choosing a step")
     F = X - X.mean(axis=0)
     F = F / np.sqrt(np.mean(F**2))  # one scale for all: a coordinate of mere noise must not decide
-    with _check.silent():
+    with _validation.silent():
         smoother = ops[max(0, len(ops) - 3)].undirected()
     assert isinstance(smoother, MarkovOperator)
 
-    def rest(u: Array) -> Array:
+    def rough_part(u: Array) -> Array:
         for _ in range(3):
             u = u - smoother._pull(u)
         return u
 
     fields = [op.generator(F) for op in ops]
-    roughs = [rest(u) for u in fields]
-    smooths = [u - r for u, r in zip(fields, roughs, strict=True)]
-    references = [2 * a - b for a, b in zip(smooths[:-2], smooths[2:], strict=True)]
+    rough = [rough_part(u) for u in fields]
+    smooth = [u - r for u, r in zip(fields, rough, strict=True)]
+    references = [2 * a - b for a, b in zip(smooth[:-2], smooth[2:], strict=True)]
     gaps = [np.mean((a - b) ** 2) for a, b in zip(references[:-2], references[2:], strict=True)]
     reference = references[int(np.argmin(gaps))]
     # the residual of a smoother that counts the sample itself is too small by its own share
     others = np.maximum(1.0 - smoother.staying(), 0.25)[:, None]
-    rough = np.array([np.sqrt(np.mean((r / others) ** 2)) for r in roughs])
-    bias = np.array([np.sqrt(np.mean((s - reference) ** 2)) for s in smooths])
-    return rough, bias
+    roughness = np.array([np.sqrt(np.mean((r / others) ** 2)) for r in rough])
+    bias = np.array([np.sqrt(np.mean((u - reference) ** 2)) for u in smooth])
+    return roughness, bias
 
 
-def _first(steps: Array, passed: NDArray[np.bool_], excess: Array, none: float, at_once: float) -> float:
-    """The first step that has passed a limit, interpolated in log ε where the excess over it is 0."""
-    if not passed.any():
-        return none
-    at = int(np.argmax(passed))
+def _first_below(steps: Array, values: Array, limit: float) -> float:
+    """The first step at which values are below a limit, interpolated in log ε; 0 if all are, infinite if none is."""
+    below, excess = values < limit, values - limit
+    if not below.any():
+        return np.inf
+    at = int(np.argmax(below))
     if at == 0:
-        return at_once
+        return 0.0
     share = excess[at - 1] / (excess[at - 1] - excess[at])
     return float(steps[at - 1] * (steps[at] / steps[at - 1]) ** share)
 
 
-def _words(choice: StepChoice, graph: NeighborGraph, d: int) -> str:
+def _message(choice: StepChoice, graph: NeighborGraph, d: int) -> str:
+    """The choice in words: what limits it, and what to do where no step is valid."""
     m, tried = graph.n_points, f"{choice.steps[0]:.2g} to {choice.steps[-1]:.2g}"
     if choice.low == np.inf:
         return (
@@ -341,7 +353,7 @@ def _words(choice: StepChoice, graph: NeighborGraph, d: int) -> str:
     )
 
 
-# ------------------------------------------------------------------------- what the parameters mean together
+# ------------------------------------------------------------------------ step, speed and noise together
 
 
 def _positive(noise: ArrayLike) -> Array:
@@ -353,7 +365,7 @@ def _positive(noise: ArrayLike) -> Array:
 
 def peclet(eps: float, speed: ArrayLike, noise: ArrayLike) -> Any:
     """ψ = ετ²/ρ²: drift against diffusion within one step."""
-    return _check.positive(eps, "eps") * np.asarray(speed, float) ** 2 / _positive(noise) ** 2
+    return _validation.positive(eps, "eps") * np.asarray(speed, float) ** 2 / _positive(noise) ** 2
 
 
 def forward_bias(eps: float, speed: ArrayLike, noise: ArrayLike, steepness: ArrayLike = 1.0) -> Any:
@@ -367,21 +379,21 @@ def speed_for_bias(bias: float, eps: float, noise: ArrayLike) -> Any:
     """The speed τ at which a step goes up the ordering with this probability, for ‖∇l‖ = κ; negative below ½."""
     from scipy.special import ndtri
 
-    return float(ndtri(_check.share(bias, "bias"))) * _positive(noise) / np.sqrt(_check.positive(eps, "eps"))
+    return float(ndtri(_validation.share(bias, "bias"))) * _positive(noise) / np.sqrt(_validation.positive(eps, "eps"))
 
 
 def rescale_time(factor: float, eps: float, speed: ArrayLike, noise: ArrayLike) -> tuple[float, Any, Any]:
     """(ε/c, cτ, √c ρ): the same kernel, with time counted in units c times as long."""
-    c = _check.positive(factor, "factor")
-    return _check.positive(eps, "eps") / c, c * np.asarray(speed, float), np.sqrt(c) * _positive(noise)
+    c = _validation.positive(factor, "factor")
+    return _validation.positive(eps, "eps") / c, c * np.asarray(speed, float), np.sqrt(c) * _positive(noise)
 
 
 def radius(dimension: int, mass: float = 0.99, scale: ArrayLike = 1.0) -> Any:
     """The radius that holds this mass of N(0, scale² I_d): scale √(2 P⁻¹(d/2, mass))."""
     from scipy.special import gammaincinv
 
-    d = _check.count(dimension, "dimension", 1)
-    return np.asarray(scale, float) * np.sqrt(2 * gammaincinv(d / 2, _check.share(mass, "mass")))
+    d = _validation.count(dimension, "dimension", 1)
+    return np.asarray(scale, float) * np.sqrt(2 * gammaincinv(d / 2, _validation.share(mass, "mass")))
 
 
 def rate(m: float, dimension: int, schedule: str = "balance") -> float:
@@ -390,8 +402,8 @@ def rate(m: float, dimension: int, schedule: str = "balance") -> float:
     "balance": m^(−2/(d+6)), at which sampling noise and bias of the generator fall together. "consistent": the paper's
     (log m/m)^(2/(d+4)), which ε must exceed, by however slowly growing a factor, for the generator to converge.
     """
-    d = _check.count(dimension, "dimension", 1)
-    _check.option(schedule, "schedule", ("balance", "consistent"))
-    if not _check.positive(m, "m") > 1:
+    d = _validation.count(dimension, "dimension", 1)
+    _validation.option(schedule, "schedule", ("balance", "consistent"))
+    if not _validation.positive(m, "m") > 1:
         raise ValueError(f"m must be more than one sample; got {m:g}.")
     return m ** (-2 / (d + 6)) if schedule == "balance" else (np.log(m) / m) ** (2 / (d + 4))

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +27,9 @@ class Bandwidth:
 
     @classmethod
     def make(cls, m: int, noise: ArrayLike, noise_right: ArrayLike | None, beta: float) -> Bandwidth:
-        rho = _check.node_or_scalar(noise, m, "noise", positive=True)
+        rho = _validation.node_or_scalar(noise, m, "noise", positive=True)
         if noise_right is not None:
-            return cls(rho, _check.node_or_scalar(noise_right, m, "noise_right", positive=True))
+            return cls(rho, _validation.node_or_scalar(noise_right, m, "noise_right", positive=True))
         if beta == 1.0 or np.ptp(rho) == 0.0:
             return cls(rho**2, None)
         return cls(rho ** (2 * beta), rho ** (2 * (1 - beta)))

@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 
 # Eigenvalues below this share of the largest are the null space of an ambient tensor: the normal directions.
 _NULL = 1e-10
@@ -33,32 +33,20 @@ class Metric:
 
     @classmethod
     def make(cls, X: Array, A: ArrayLike, basis: ArrayLike | None, normal_weight: float) -> Metric:
+        """From A (m, d, d) in a tangent basis (m, n, d), or from an ambient A (m, n, n) of one rank everywhere."""
         m, n = X.shape
         if basis is None:
-            values, vectors = np.linalg.eigh(_check.symmetric(A, m, n, "anisotropy"))
+            values, vectors = np.linalg.eigh(_validation.symmetric(A, m, n, "anisotropy"))
             values[np.abs(values) <= _NULL * np.abs(values).max(axis=1, keepdims=True)] = 0.0
-            bad = (values < 0).any(axis=1) | (values[:, -1] <= 0)
-            ranks = (values > 0).sum(axis=1)
-            rank = int(ranks.max())
-            if not bad.any() and ranks.min() < rank:
-                raise ValueError(
-                    f"anisotropy has rank {rank} in places, but {ranks.min()} at index {int(np.argmin(ranks))}: a "
-                    "direction without diffusion is taken for one off the data. Add a small multiple of the projector."
-                )
-            if not bad.any():
-                values, directions = values[:, n - rank :], vectors[:, :, n - rank :].transpose(0, 2, 1)
+            _check_definite(values, (values < 0).any(axis=1) | (values[:, -1] <= 0))
+            rank = _common_rank(values)
+            values, directions = values[:, n - rank :], vectors[:, :, n - rank :].transpose(0, 2, 1)
         else:
-            Q, R = np.linalg.qr(_check.frame(basis, X.shape, "basis"))
-            tensor = R @ _check.symmetric(A, m, R.shape[1], "anisotropy") @ R.transpose(0, 2, 1)
+            Q, R = np.linalg.qr(_validation.frame(basis, X.shape, "basis"))
+            tensor = R @ _validation.symmetric(A, m, R.shape[1], "anisotropy") @ R.transpose(0, 2, 1)
             values, vectors = np.linalg.eigh(0.5 * (tensor + tensor.transpose(0, 2, 1)))
+            _check_definite(values, values[:, 0] <= 0)
             directions = (Q @ vectors).transpose(0, 2, 1)
-            bad = values[:, 0] <= 0
-        if bad.any():
-            at = int(np.argmax(bad))
-            raise ValueError(
-                f"anisotropy must be positive definite on the tangent space; its eigenvalues at index {at} are "
-                f"{np.array2string(values[at], precision=3)}."
-            )
         return cls(np.ascontiguousarray(directions), np.ascontiguousarray(values), normal_weight / values[:, -1])
 
     @property
@@ -81,7 +69,27 @@ class Metric:
         return np.einsum("mai,ma,maj->mij", self.directions, self.variances, self.directions, optimize=True)
 
     def raised(self, V: Array, power: int) -> Array:
-        """A^power applied to the tangent part of one vector a sample; power −1 lowers it."""
+        """A^power applied to the tangent part of one vector a sample, (m, n): 1 raises its index, −1 lowers it."""
         along = np.einsum("mai,mi->ma", self.directions, V)
         factor = np.power(self.variances, power, out=np.zeros_like(self.variances), where=self.variances > 0)
         return np.einsum("mai,ma->mi", self.directions, factor * along)
+
+
+def _check_definite(values: Array, bad: NDArray[np.bool_]) -> None:
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise ValueError(
+            f"anisotropy must be positive definite on the tangent space; its eigenvalues at index {at} are "
+            f"{np.array2string(values[at], precision=3)}."
+        )
+
+
+def _common_rank(values: Array) -> int:
+    ranks = (values > 0).sum(axis=1)
+    rank = int(ranks.max())
+    if ranks.min() < rank:
+        raise ValueError(
+            f"anisotropy has rank {rank} in places, but {ranks.min()} at index {int(np.argmin(ranks))}: a "
+            "direction without diffusion is taken for one off the data. Add a small multiple of the projector."
+        )
+    return rank

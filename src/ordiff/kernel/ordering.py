@@ -2,7 +2,7 @@
 
 An ordering is one of three forms, and the kernel sums any number of them:
 
-    table      Δl = values[row_i, j] − values[row_i, i]     global (one row), piecewise (the row of i's phase)
+    tabulated  Δl = values[row_i, j] − values[row_i, i]     global (one row), piecewise (the row of i's phase)
     field      Δl = ⟨V_i, x_j − x_i⟩                        any drift field
     function   Δl = l(i, j), with l(i, i) = 0               local, cyclic
 
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _check
-from ordiff._check import Array, IntArray
+from ordiff import _validation
+from ordiff._validation import Array, IntArray
 from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.graph import NeighborGraph
 
@@ -28,7 +28,7 @@ EdgeFunction = Callable[[IntArray, IntArray], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Tabulated:
     """Rows of values, (R, m), and which row each sample uses, (m,)."""
 
     values: Array
@@ -46,13 +46,13 @@ class Field:
     vectors: Array
 
     def differences(self, graph: NeighborGraph, i: IntArray, j: IntArray) -> Array:
-        X = _check.need_points(graph.X, "an ordering by a vector field")
+        X = _validation.need_points(graph.X, "an ordering by a vector field")
         return np.einsum("...c,...c->...", self.vectors[i], X[j] - X[i])
 
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """A function of two index arrays. ``pure`` functions are ours, and safe to call from several threads."""
+    """A function of two index arrays. Only ``pure`` ones, those of this module, are called from several threads."""
 
     fn: EdgeFunction
     pure: bool = False
@@ -76,8 +76,8 @@ class Function:
 
 
 @dataclass(frozen=True, eq=False)
-class _ShortestWay:
-    """Δ of a phase, the short way round its period."""
+class _CyclicDifference:
+    """Differences of a phase modulo its period, between −period/2 and period/2."""
 
     phase: Array
     period: float
@@ -88,8 +88,8 @@ class _ShortestWay:
 
 
 @dataclass(frozen=True, eq=False)
-class _Infimum:
-    """The least of several differences."""
+class _PartialOrder:
+    """The least of the differences in several orders."""
 
     values: Array
 
@@ -129,19 +129,19 @@ class Ordering:
     def __init__(
         self, values: ArrayLike, speed: ArrayLike = 1.0, scale: ArrayLike | str = 1.0, gradient: ArrayLike | None = None
     ) -> None:
-        l = _check.nodes(values, len(np.atleast_1d(values)), "the ordering").copy()
-        self._set(Table(l[None, :], np.zeros(l.size, np.uint32)), l.size, speed, scale, gradient)
+        l = _validation.nodes(values, len(np.atleast_1d(values)), "the ordering").copy()
+        self._set(Tabulated(l[None, :], np.zeros(l.size, np.uint32)), l.size, speed, scale, gradient)
 
     def _set(
         self,
-        form: Table | Field | Function,
+        form: Tabulated | Field | Function,
         n_points: int | None,
         speed: ArrayLike,
         scale: ArrayLike | str,
         gradient: ArrayLike | None,
     ) -> None:
         if isinstance(scale, str):
-            _check.option(scale, "scale", ("gradient", "time"))
+            _validation.option(scale, "scale", ("gradient", "time"))
         if isinstance(speed, str):
             raise ValueError(f'speed must be a number or an (m,) array; got {speed!r} ("gradient", "time" are scales).')
         self.form, self.n_points = form, n_points
@@ -217,9 +217,9 @@ class Ordering:
         >>> bool(abs(od.velocity(op, "symmetric") - around).max() < 0.06)
         True
         """
-        V = _check.points(V, "V").copy()
+        V = _validation.points(V, "V").copy()
         if tangents is not None:
-            V = tangents.project(_check.node_vectors(V, tangents.X.shape, "V"))
+            V = tangents.project(_validation.node_vectors(V, tangents.X.shape, "V"))
         return cls._make(Field(V), len(V), speed, scale, V)
 
     @classmethod
@@ -243,9 +243,9 @@ class Ordering:
         >>> float(hour[np.argmax(mass)])
         1.0
         """
-        phi = _check.nodes(phase, np.size(phase), "phase").copy()
-        shortest = _ShortestWay(phi, _check.positive(period, "period"))
-        return cls._make(Function(shortest, pure=True), phi.size, speed, scale, gradient)
+        phi = _validation.nodes(phase, np.size(phase), "phase").copy()
+        difference = _CyclicDifference(phi, _validation.positive(period, "period"))
+        return cls._make(Function(difference, pure=True), phi.size, speed, scale, gradient)
 
     @classmethod
     def piecewise(
@@ -268,9 +268,9 @@ class Ordering:
         >>> bool(abs(velocity[50] - 1) < 0.01), bool(abs(velocity[150] - 3) < 0.01)
         (True, True)
         """
-        table = _check.table(values, "values", "labels").copy()
+        table = _validation.table(values, "values", "labels").copy()
         m = table.shape[1]
-        return cls._make(Table(table, _check.labels(labels, m, len(table))), m, speed, scale, gradient)
+        return cls._make(Tabulated(table, _validation.labels(labels, m, len(table))), m, speed, scale, gradient)
 
     @classmethod
     def partial(
@@ -293,8 +293,8 @@ class Ordering:
         >>> bool(drift[0] > 0.1), bool(abs(drift[0] - drift[1]) < 1e-9)
         (True, True)
         """
-        table = _check.table(values, "values", "orders").copy()
-        return cls._make(Function(_Infimum(table), pure=True), table.shape[1], speed, scale, gradient)
+        table = _validation.table(values, "values", "orders").copy()
+        return cls._make(Function(_PartialOrder(table), pure=True), table.shape[1], speed, scale, gradient)
 
     @classmethod
     def lineages(
@@ -319,8 +319,8 @@ class Ordering:
         >>> bool(od.velocity(op, "symmetric")[np.abs(X).max(axis=1) < 0.3, 0].mean() > 0.5)     # to the right
         True
         """
-        table = _check.table(distances, "distances", "lineages")
-        share = np.ones_like(table) if weights is None else _check.node_vectors(weights, table.shape, "weights")
+        table = _validation.table(distances, "distances", "lineages")
+        share = np.ones_like(table) if weights is None else _validation.node_vectors(weights, table.shape, "weights")
         total = share.sum(axis=0)
         if not ((share >= 0).all() and (total > 0).all()):
             at = int(np.argmax((share < 0).any(axis=0) | (total <= 0)))
@@ -343,21 +343,21 @@ class Ordering:
     def gradient_on(self, graph: NeighborGraph, dimension: int | None = None) -> Array:
         """∇l at the samples, (m, n): as given, or by local PCA."""
         if self.gradient is not None:
-            X = _check.need_points(graph.X, "a gradient")
-            return _check.node_vectors(self.gradient, X.shape, "gradient")
+            X = _validation.need_points(graph.X, "a gradient")
+            return _validation.node_vectors(self.gradient, X.shape, "gradient")
         tangents = TangentSpaces.fit(graph, k=usual_neighbors(graph, 20), dimension=dimension)
         i = np.broadcast_to(np.arange(graph.n_points)[:, None], tangents.neighbors.shape)
         return tangents.gradient_from(self.differences(graph, i, tangents.neighbors))
 
     def speed_on(self, graph: NeighborGraph) -> Array:
         """τ, (m,)."""
-        return _check.node_or_scalar(self.speed, graph.n_points, "speed")
+        return _validation.node_or_scalar(self.speed, graph.n_points, "speed")
 
     def slope_on(self, graph: NeighborGraph) -> Array:
         """τ/κ, (m,). Under the scale "gradient" it is 0 where ∇l is 0: no direction, no drift."""
         tau = self.speed_on(graph)
         if not isinstance(self.scale, str):
-            return tau / _check.node_or_scalar(self.scale, graph.n_points, "scale", positive=True)
+            return tau / _validation.node_or_scalar(self.scale, graph.n_points, "scale", positive=True)
         norm = np.linalg.norm(self.gradient_on(graph), axis=1)
         if self.scale == "gradient":
             return np.divide(tau, norm, out=np.zeros_like(tau), where=norm > 0)

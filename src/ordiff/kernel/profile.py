@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from math import exp, lgamma
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ordiff import _check
-from ordiff._check import Array
+from ordiff import _validation
+from ordiff._validation import Array
 
 
 class Profile(ABC):
@@ -22,14 +23,14 @@ class Profile(ABC):
 
     @abstractmethod
     def log_value(self, u: Array) -> Array:
-        """log h(u), elementwise; −inf where h is 0. ``u`` is scratch: it may be changed in place."""
+        """log h(u), elementwise; −inf where h is 0. ``u`` may be overwritten."""
 
     def second_moment(self, dimension: int) -> float:
         """σ_h² = (1/d) ∫ r^{d+1} h(r²) dr / ∫ r^{d−1} h(r²) dr, by quadrature unless a profile knows it."""
         from scipy.integrate import quad
 
         def moment(power: int) -> float:
-            # full_output: a failure is told, not warned of
+            # full_output: a failure is returned, not warned of
             value, error, *_ = quad(
                 lambda r: r**power * np.exp(self.log_value(np.array([r * r]))[0]),
                 0,
@@ -66,7 +67,7 @@ class Compact(Profile):
     power: float = 3.0
 
     def __post_init__(self) -> None:
-        _check.positive(self.power, "power")
+        _validation.positive(self.power, "power")
 
     def log_value(self, u: Array) -> Array:
         with np.errstate(divide="ignore"):
@@ -94,4 +95,15 @@ def as_profile(profile: str | Profile) -> Profile:
     """A profile by its name, or as it is."""
     if isinstance(profile, Profile):
         return profile
-    return PROFILES[_check.option(profile, "profile", tuple(PROFILES))]
+    return PROFILES[_validation.option(profile, "profile", tuple(PROFILES))]
+
+
+def checked_log_values(values: ArrayLike, size: int, profile: object) -> Array:
+    """What a profile makes of an array of this size."""
+    array = np.asarray(values)
+    if array.shape != (size,) or array.dtype.kind not in "fiu":
+        raise ValueError(
+            f"{type(profile).__name__}.log_value must return one real number for each of u, shape ({size},); got "
+            f"shape {array.shape} of {array.dtype}."
+        )
+    return array

@@ -9,11 +9,11 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from ordiff import _check
+from ordiff import _validation
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.bandwidth import Bandwidth
-from ordiff.kernel.compose import Kernel
-from ordiff.operator import Chain, Extrapolation, Product
+from ordiff.kernel.kernel import Kernel
+from ordiff.operator import Extrapolation, MarkovChain, Product
 
 
 def strang(
@@ -30,8 +30,8 @@ def strang(
     P^μ has the drift and the isotropic noise split·ρ²λ_min(A); P^A is driftless with the rest, ρ²(A − split·λ_min Π).
     The gradient of the ordering is not needed. Same interface as `Kernel.operator`; three sparse products a step.
     """
-    eps = _check.positive(eps, "eps")
-    split = _check.positive(split, "split")
+    eps = _validation.positive(eps, "eps")
+    split = _validation.positive(split, "split")
     if split >= 1:
         raise ValueError(f"split must be below 1; got {split:g}.")
     metric = kernel.metric_on(graph)
@@ -49,7 +49,7 @@ def strang(
         (outer, inner, outer),
         eps,
         kernel=kernel,
-        twin=partial(strang, kernel.undirected(), graph, eps, split, q.copy(), alpha, weight),
+        undirected=partial(strang, kernel.undirected(), graph, eps, split, q.copy(), alpha, weight),
     )
 
 
@@ -57,7 +57,7 @@ def richardson(
     kernel: Kernel,
     graph: NeighborGraph,
     eps: float,
-    scheme: Callable[..., Chain] = Kernel.operator,
+    scheme: Callable[..., MarkovChain] = Kernel.operator,
     density: ArrayLike | str | None = None,
     **options: Any,
 ) -> Extrapolation:

@@ -1,0 +1,269 @@
+"""Every input check, and the text of every error.
+
+A message says what is wrong, where (the first offending index), and what to do. Checks return the input in the
+form that the rest of the package relies on: float64, C-contiguous, finite.
+"""
+
+from __future__ import annotations
+
+import operator as _operator
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.integer[Any]]
+
+_PACKAGE = str(Path(__file__).parent) + os.sep
+# beyond this the square of a distance is no longer a finite number
+_LARGEST_SPAN = 1e150
+
+
+class OrdiffWarning(UserWarning):
+    """The one category of every warning that ordiff gives."""
+
+
+class GraphError(ValueError):
+    """The neighbour graph cannot support what was asked of it."""
+
+
+class ResolutionError(ValueError):
+    """The time step does not fit the sampling: a row of the kernel has no mass, or is not finite."""
+
+
+class SolveError(ValueError):
+    """A linear system could not be solved to the accuracy that is asked of it."""
+
+
+class MissingExtraError(ImportError):
+    """An optional dependency is needed; the message names the extra that installs it."""
+
+
+def warn(message: str) -> None:
+    """Warn of the line, outside this package, that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, OrdiffWarning, stacklevel=level)
+
+
+def silent() -> warnings.catch_warnings[None]:
+    """A context without our warnings, for what tries steps that it knows to be unfit."""
+    return warnings.catch_warnings(action="ignore", category=OrdiffWarning)
+
+
+def as_float(value: ArrayLike, name: str) -> Array:
+    if type(value) is np.ndarray and value.dtype == np.float64 and value.flags.carray:
+        return value
+    if value is None:
+        raise ValueError(f"{name} is None; give a number or an array.")
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ValueError(f"{name} has {int(np.ma.getmaskarray(value).sum())} masked values: remove or fill them first.")
+    if hasattr(value, "tocsr"):
+        raise ValueError(f"{name} is a sparse matrix; pass a dense array, for instance of principal components.")
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind in "mM":
+            raise TypeError("dates")
+        if np.iscomplexobj(array):
+            raise TypeError("complex numbers")
+        # compiled loops are specialised for writable C-contiguous arrays
+        return np.require(array, np.float64, ["C", "W", "A"])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of real numbers; got {type(value).__name__} ({error}).") from None
+
+
+def finite(array: Array, name: str) -> Array:
+    if not np.isfinite(array).all():
+        where = np.argwhere(~np.isfinite(array))
+        index = tuple(int(i) for i in where[0])
+        at = index[0] if len(index) == 1 else index
+        raise ValueError(
+            f"{name} has {len(where)} value(s) that are NaN or infinite, the first at index {at}. "
+            "Remove or impute these samples first."
+        )
+    return array
+
+
+def points(X: ArrayLike, name: str = "X", minimum: int = 2) -> Array:
+    """Samples, (m, n), finite, at least ``minimum`` of them."""
+    array = as_float(X, name)
+    if array.ndim != 2:
+        hint = " Use X.reshape(-1, 1) for points on a line." if array.ndim == 1 else ""
+        raise ValueError(f"{name} must have shape (points, coordinates); got shape {array.shape}.{hint}")
+    if array.shape[0] < minimum or array.shape[1] < 1:
+        raise ValueError(f"{name} needs at least {minimum} points and 1 coordinate; got shape {array.shape}.")
+    if np.abs(finite(array, name)).max() > _LARGEST_SPAN:
+        raise ValueError(f"{name} has coordinates above {_LARGEST_SPAN:g}, whose squares overflow: rescale it.")
+    return array
+
+
+def table(values: ArrayLike, name: str, rows: str) -> Array:
+    """Several functions on the samples, a row each, (rows, m)."""
+    array = as_float(values, name)
+    if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 1:
+        raise ValueError(f"{name} must have shape ({rows}, samples), a row each; got shape {array.shape}.")
+    return finite(array, name)
+
+
+def nodes(values: ArrayLike, m: int, name: str) -> Array:
+    """One finite number a sample, (m,)."""
+    array = as_float(values, name)
+    if array.shape != (m,):
+        raise ValueError(f"{name} must have one value per sample, shape ({m},); got shape {array.shape}.")
+    return finite(array, name)
+
+
+def node_vectors(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
+    """One finite vector or matrix a sample, of exactly this shape."""
+    array = as_float(values, name)
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}; got shape {array.shape}.")
+    return finite(array, name)
+
+
+def frame(values: ArrayLike, shape: tuple[int, int], name: str) -> Array:
+    """d linearly independent vectors a sample, (m, n, d), as columns."""
+    array = as_float(values, name)
+    if array.ndim != 3 or array.shape[:2] != shape or not 1 <= array.shape[2] <= shape[1]:
+        raise ValueError(f"{name} must have shape ({shape[0]}, {shape[1]}, d); got shape {array.shape}.")
+    size = np.linalg.norm(finite(array, name), axis=1)
+    smallest = np.linalg.svd(array / np.where(size > 0, size, 1.0)[:, None, :], compute_uv=False)[:, -1]
+    if not (smallest > 1e-10).all():
+        raise ValueError(f"the columns of {name} at index {int(np.argmin(smallest))} are not linearly independent.")
+    return array
+
+
+def functions(values: ArrayLike, m: int, name: str = "f") -> Array:
+    """One function (m,) or several (m, c) on the samples. NaN is refused: it would spread to the neighbours."""
+    array = as_float(values, name)
+    if array.ndim not in (1, 2) or array.shape[0] != m:
+        raise ValueError(f"{name} must have shape ({m},) or ({m}, functions); got shape {array.shape}.")
+    return finite(array, name)
+
+
+def node_or_scalar(value: ArrayLike, m: int, name: str, *, positive: bool = False) -> Array:
+    """A number or an (m,) array, as an (m,) array."""
+    array = as_float(value, name)
+    if array.ndim == 0:
+        array = np.full(m, float(array))
+    array = nodes(array, m, name)
+    if positive and not (array > 0).all():
+        index = int(np.argmax(~(array > 0)))
+        raise ValueError(f"{name} must be positive; it is {array[index]:g} at index {index}.")
+    return array
+
+
+def indices(values: ArrayLike, m: int, name: str) -> NDArray[np.intp]:
+    """One sample number, or several, each 0 .. m − 1."""
+    array = np.atleast_1d(np.asarray(values))
+    if array.dtype.kind not in "iu" or array.ndim != 1 or array.size == 0:
+        raise ValueError(f"{name} must be a sample's index or several; got {values!r}.")
+    bad = (array < 0) | (array >= m)
+    if bad.any():
+        raise ValueError(f"{name} must be 0..{m - 1}, there are {m} samples; got {array[np.argmax(bad)]}.")
+    return array.astype(np.intp)
+
+
+def positive(value: Any, name: str) -> float:
+    """One positive finite number."""
+    array = as_float(value, name)
+    if array.ndim != 0 or not np.isfinite(array) or not array > 0:
+        raise ValueError(f"{name} must be one positive number; got {value!r}.")
+    return float(array)
+
+
+def number(value: Any, name: str) -> float:
+    """One finite number."""
+    array = as_float(value, name)
+    if array.ndim != 0 or not np.isfinite(array):
+        raise ValueError(f"{name} must be one finite number; got {value!r}.")
+    return float(array)
+
+
+def share(value: Any, name: str) -> float:
+    """One number strictly between 0 and 1."""
+    if not 0 < number(value, name) < 1:
+        raise ValueError(f"{name} must be between 0 and 1; got {value!r}.")
+    return float(value)
+
+
+def count(value: Any, name: str, minimum: int = 1, maximum: int | None = None, why: str = "") -> int:
+    """One whole number in a range."""
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        whole = _operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number; got {value!r}.") from None
+    if whole < minimum:
+        raise ValueError(f"{name} must be at least {minimum}; got {whole}.{' ' + why if why else ''}")
+    if maximum is not None and whole > maximum:
+        raise ValueError(f"{name} must be at most {maximum}; got {whole}.{' ' + why if why else ''}")
+    return whole
+
+
+def option(value: Any, name: str, options: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
+    return str(value)
+
+
+def labels(values: ArrayLike, m: int, n_labels: int) -> NDArray[np.uint32]:
+    """(m,) whole numbers 0 .. n_labels − 1."""
+    array = np.asarray(values)
+    if array.shape != (m,) or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"labels must be whole numbers, one per sample, shape ({m},); got {array.dtype}, shape {array.shape}."
+        )
+    bad = (array < 0) | (array >= n_labels)
+    if bad.any():
+        index = int(np.argmax(bad))
+        raise ValueError(
+            f"labels must be 0..{n_labels - 1} (one row of values each); it is {array[index]} at index {index}."
+        )
+    return np.ascontiguousarray(array, dtype=np.uint32)
+
+
+def symmetric(matrices: ArrayLike, m: int, size: int, name: str) -> Array:
+    """One symmetric matrix a sample, (m, size, size)."""
+    array = node_vectors(matrices, (m, size, size), name)
+    gap = np.abs(array - array.transpose(0, 2, 1)).max(axis=(1, 2), initial=0.0)
+    bad = gap > 1e-9 * np.abs(array).max(axis=(1, 2), initial=0.0)
+    if bad.any():
+        raise ValueError(f"{name} must be symmetric; the matrix at index {int(np.argmax(bad))} is not.")
+    return array
+
+
+def need_points(X: Array | None, why: str) -> Array:
+    """The coordinates of a graph that may have been built from distances alone."""
+    if X is None:
+        raise GraphError(f"{why} needs the coordinates of the points: pass X to NeighborGraph.from_distances(D, X=X).")
+    return X
+
+
+def apart(radius: Array, k: int, what: str) -> Array:
+    """Distances to the k-th neighbour, (m,), none of them 0: ``what`` says what a 0 would do."""
+    if not (radius > 0).all():
+        raise GraphError(
+            f"sample {int(np.argmin(radius))} coincides with its {k} nearest neighbours, so its {what}: "
+            "remove duplicate samples or use a larger k."
+        )
+    return radius
+
+
+def unsolved(why: str) -> SolveError:
+    return SolveError(
+        f"the linear system of this chain could not be solved: {why}. It is so slow to arrive that rounding decides: "
+        "use a larger eps or noise, targets that are easier to reach, or leave out samples that lie apart."
+    )
+
+
+def missing_extra(package: str, extra: str, what: str) -> MissingExtraError:
+    return MissingExtraError(f"{what} needs {package}: pip install 'ordiff[{extra}]'.")

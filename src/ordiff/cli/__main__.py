@@ -1,0 +1,8 @@
+"""``python -m ordiff.cli``."""
+
+import sys
+
+from ordiff.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,270 @@
+"""Which quantities a fit learns, in which functions, and where they start from: a builder for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ordiff import _validation
+from ordiff._validation import Array
+from ordiff.geometry import TangentSpaces, usual_neighbors
+from ordiff.graph import NeighborGraph
+from ordiff.kernel.kernel import Kernel
+from ordiff.kernel.ordering import Ordering, Tabulated, as_orderings
+from ordiff.learning.data import Snapshots
+from ordiff.learning.likelihood import Dynamics
+from ordiff.learning.parameters import ParameterBlock, Parameters
+from ordiff.learning.penalties import GradientPenalty, LaplacianPenalty
+from ordiff.learning.result import FittedChain
+from ordiff.learning.settings import FitSettings
+from ordiff.spectral import smooth_basis
+from ordiff.states import States
+
+# Functions of a basis.
+_BASIS = 120
+# Roughness is Σ μ³a², μ the eigenvalues of −Δ: the third derivatives squared. By μ² a drift would be expected to jump
+# in two dimensions and three.
+_POWER = 3
+# Smoothness to start from, in units of the support's size and of the noise.
+_START_ORDERING, _START_NOISE = 9e-10, 4.5e-8
+# The least noise that states resolve: a step of this many spacings. With less the chain would stay where it is.
+_RESOLVED = 1 / 5
+# Regularisation of values on the samples: the paper's.
+_PAPER_ORDERING, _PAPER_NOISE = 0.03, 12.5
+# A chain on samples stays put too often: this factor on P_ii.
+_SELF_WEIGHT = 0.5
+
+Built = tuple[ParameterBlock, Array]  # a block, and the coefficients that it starts from
+
+
+@dataclass(frozen=True, eq=False)
+class GivenOrderings:
+    """Orderings that the user gave, on the states: values (N,) of global ones, and local ones."""
+
+    tables: tuple[Array, ...] = ()
+    local: tuple[Ordering, ...] = ()
+
+    def differences(self, graph: NeighborGraph) -> tuple[Array, ...]:
+        """Δl of the local ones on the edges, (E,) each."""
+        return tuple(o.differences(graph, graph.sources(), graph.indices.astype(np.intp)) for o in self.local)
+
+    @classmethod
+    def of(cls, settings: FitSettings, data: Snapshots, states: States) -> GivenOrderings:
+        ordering = settings.ordering
+        if ordering is None:
+            if "ordering" not in settings.learn:
+                raise ValueError('the ordering is neither given (ordering=...) nor learned (learn=("ordering", ...)).')
+            return cls()
+        if callable(ordering):
+            found = as_orderings(ordering(states.points))
+        elif isinstance(ordering, Ordering) or (isinstance(ordering, list) and isinstance(ordering[0], Ordering)):
+            if not states.are_samples:
+                raise ValueError(
+                    'an Ordering is known at the samples only: use states="samples", or give a function of points '
+                    "that returns the Ordering on them."
+                )
+            found = as_orderings(ordering)
+        else:
+            values = _validation.nodes(ordering, len(data.X), "ordering")
+            return cls((values if states.are_samples else states.from_samples(data.X, values),))
+        tables, local = [], []
+        for one in found:
+            plain = isinstance(one.form, Tabulated) and len(one.form.values) == 1 and not isinstance(one.scale, str)
+            if plain and "ordering" not in settings.learn:
+                tables.append(one.form.values[0])  # type: ignore[union-attr]
+            else:
+                local.append(one)
+        return cls(tuple(tables), tuple(local))
+
+
+@dataclass(frozen=True, eq=False)
+class _Basis:
+    """Smooth functions on the states, (N, K), and the roughness of each, (K,)."""
+
+    functions: Array
+    penalty: Array
+
+    @classmethod
+    def on(cls, settings: FitSettings, states: States) -> _Basis | None:
+        N, basis = len(states.points), settings.smoothness.basis
+        if basis is None:
+            return None
+        K = min(_BASIS, max(4, N // 5)) if basis == "auto" else basis
+        found = smooth_basis(short_edges(states), min(K, N - 2), states.volumes, dimension=states.dimension)
+        return cls(found.functions, found.values**_POWER)
+
+
+@dataclass(frozen=True, eq=False)
+class _Builder:
+    """Builds the blocks of one fit. ``rho``: a first guess of the noise; ``base``: the dynamics to start from."""
+
+    settings: FitSettings
+    states: States
+    base: Dynamics
+    basis: _Basis | None
+    rho: float
+
+    @property
+    def size(self) -> float:
+        """The length of the support."""
+        return float(self.states.volumes.sum() ** (1 / self.states.dimension))
+
+    @property
+    def ones(self) -> Array:
+        return np.ones((len(self.states.points), 1))
+
+    def strength(self, name: str, first: float, paper: float) -> float:
+        """The strength of a penalty as it is set, or the one to start from: in a basis, or of values."""
+        value = getattr(self.settings.smoothness, name)
+        return (first if self.basis is not None else paper) if value == "auto" else float(value)
+
+    def ordering(self) -> Built:
+        l, v, unit = self.base.orderings[0], self.states.volumes, self.rho**2
+        strength = self.strength("ordering", _START_ORDERING * self.size ** (2 * _POWER) / self.rho**4, _PAPER_ORDERING)
+        if self.basis is None:
+            penalty = _gradient_matrix(self.states)
+            return ParameterBlock("ordering", None, penalty=penalty, strength=strength, unit=unit), l - l.mean()
+        extra = _quadratics(self.states)
+        U = np.hstack([self.basis.functions[:, 1:], extra])
+        penalty = np.concatenate([self.basis.penalty[1:], np.zeros(extra.shape[1])])
+        block = ParameterBlock("ordering", U, penalty=penalty, strength=strength, unit=unit)
+        return block, _coefficients(U, l - np.average(l, weights=v), v, penalty)  # U has no constant
+
+    def speed(self, target: str, index: int) -> Built:
+        """Of a given ordering, global ("speed") or local ("local_speed")."""
+        constant = self.settings.smoothness.speed == "constant" or self.basis is None
+        U = self.ones if constant else self.basis.functions  # type: ignore[union-attr]
+        penalty = None if constant else self.basis.penalty  # type: ignore[union-attr]
+        strength = _START_NOISE * self.size ** (2 * _POWER)
+        return ParameterBlock(target, U, index, penalty=penalty, strength=strength), np.zeros(U.shape[1])
+
+    def scale(self) -> Built:
+        return ParameterBlock("scale", self.ones), np.zeros(1)
+
+    def noise(self) -> Built:
+        rho, states = self.base.noise, self.states
+        centre = float(np.log(rho).mean())
+        if self.settings.noise == "constant":
+            return ParameterBlock("noise", self.ones, centre=centre), np.array([centre])
+        strength = self.strength("noise", _START_NOISE * self.size ** (2 * _POWER), _PAPER_NOISE)
+        if self.basis is None:
+            penalty = _laplacian_matrix(states, self.base.eps)
+            return ParameterBlock("noise", None, centre=centre, penalty=penalty, strength=strength), np.log(rho)
+        floor = 0.0 if states.are_samples else _RESOLVED * states.spacing / np.sqrt(self.base.eps)
+        U, penalty = self.basis.functions, self.basis.penalty
+        block = ParameterBlock("noise", U, centre=centre, penalty=penalty, strength=strength, floor=floor)
+        return block, _coefficients(U, block.exponent(rho), states.volumes, penalty)
+
+    def eps(self) -> Built:
+        log_eps = float(np.log(self.base.eps))
+        return ParameterBlock("eps", self.ones, centre=log_eps), np.array([log_eps])
+
+    def density(self) -> Built:
+        log_q = -np.log(self.states.volumes)
+        return ParameterBlock("density", None, centre=log_q), log_q
+
+    def all(self, n_tables: int, n_local: int) -> list[Built]:
+        """Everything that is learned."""
+        learned, found = self.settings.learn, []
+        if "ordering" in learned:
+            found.append(self.ordering())
+        if "speed" in learned:
+            if "ordering" not in learned:
+                found += [self.speed("speed", k) for k in range(n_tables)]
+            found += [self.speed("local_speed", k) for k in range(n_local)]
+        return found + [getattr(self, name)() for name in ("scale", "noise", "eps", "density") if name in learned]
+
+
+def parametrise(
+    settings: FitSettings,
+    data: Snapshots,
+    states: States,
+    eps: float,
+    given: GivenOrderings,
+    before: FittedChain | None,
+    rho: float,
+) -> tuple[Parameters, Array]:
+    """The blocks to be learned, and their first coefficients; from what was learned ``before``, or a guess ``rho``."""
+    base = _base_dynamics(settings, data, states, eps, given, before, rho)
+    builder = _Builder(settings, states, base, _Basis.on(settings, states), rho)
+    blocks, starts = zip(*builder.all(len(base.orderings), len(given.local)), strict=True)
+    return Parameters(blocks, base, settings.alpha), np.concatenate(starts)
+
+
+def _base_dynamics(
+    settings: FitSettings,
+    data: Snapshots,
+    states: States,
+    eps: float,
+    given: GivenOrderings,
+    before: FittedChain | None,
+    rho: float,
+) -> Dynamics:
+    """The dynamics to start from; what is not learned of them stays."""
+    N, tables, learned = len(states.points), list(given.tables), settings.learn
+    if "ordering" in learned and not tables:
+        tables = [_first_ordering(states, data.horizon)]
+    noise = np.full(N, rho)
+    if before is not None:
+        B = before.states.observe(states.points)
+        noise = np.exp(B @ np.log(before.dynamics.noise))
+        if "ordering" in learned and before.dynamics.orderings:
+            tables[0] = B @ before.dynamics.orderings[0]
+    if not isinstance(settings.noise, str):
+        noise = np.full(N, settings.noise)
+    base = Dynamics(
+        eps,
+        noise,
+        tuple(tables),
+        tuple(np.ones(N) for _ in tables),
+        tuple(ordering.slope_on(states.graph) for ordering in given.local),
+        settings.alpha * np.log(states.volumes),
+        _SELF_WEIGHT if states.are_samples else 1.0,
+    )
+    base.check(N, len(given.local))
+    return base
+
+
+def _first_ordering(states: States, horizon: float) -> Array:
+    """The distance from the start along the states, as a drift that crosses most of them within the horizon."""
+    graph = short_edges(states)
+    distance = graph.geodesic(np.flatnonzero(states.start > 0.1 * states.start.max()))
+    far = float(np.quantile(distance, 0.95))
+    return distance * far / horizon
+
+
+def short_edges(states: States) -> NeighborGraph:
+    """A graph of short edges that holds the states together."""
+    k = min(len(states.points) - 1, 30 if states.dimension <= 2 else 60)
+    return NeighborGraph.build(states.points, k=k)
+
+
+def _quadratics(states: States) -> Array:
+    """Linear and quadratic functions of flat coordinates, which smooth functions with free edges lack."""
+    X, d = states.points, states.dimension
+    if X.shape[1] != d or d > 3 or states.are_samples:
+        return np.empty((len(X), 0))
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    pairs = [z[:, a] * z[:, b] for a in range(d) for b in range(a, d)]
+    return np.stack([*z.T, *pairs], axis=1)
+
+
+def _coefficients(U: Array, f: Array, v: Array, penalty: Array) -> Array:
+    """Least squares with a little smoothness."""
+    w = v / v.sum()
+    A = U.T @ (w[:, None] * U)
+    A += 1e-4 * np.diag(penalty / max(penalty.max(), 1e-300)) + 1e-8 * np.eye(len(A))
+    return np.linalg.solve(A, U.T @ (w * f))
+
+
+def _gradient_matrix(states: States) -> Any:
+    tangents = TangentSpaces.fit(states.graph, usual_neighbors(states.graph, 20), dimension=states.dimension)
+    return GradientPenalty(tangents).matrix
+
+
+def _laplacian_matrix(states: States, eps: float) -> Any:
+    with _validation.silent():
+        op = Kernel(dimension=states.dimension).operator(states.graph, eps, density=1 / states.volumes)
+    return LaplacianPenalty(op).matrix

@@ -1,0 +1,163 @@
+"""The snapshots: points, their times and weights, and where the process starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ordiff import _validation
+from ordiff._validation import Array
+from ordiff.learning.settings import TimeDensity
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshots:
+    """Points that were each seen once, when, and where the process starts."""
+
+    X: Array
+    times: Array | None  # (m,), or (m, 2) windows; None when unknown
+    weights: Array
+    start: Array  # (s, n)
+    start_weights: Array
+    horizon: float
+
+    @classmethod
+    def of(
+        cls, start: Any, design: TimeDensity, X: Array, times: ArrayLike | None, weights: ArrayLike | None
+    ) -> Snapshots:
+        """Those that a fit gets, checked."""
+        m = len(X)
+        if times is None:
+            if design.density is None or design.horizon is None:
+                raise ValueError(
+                    "without times, give times=TimeDensity(density, horizon), with a function of an array of times or "
+                    '"uniform"; or pass the times to fit(X, times).'
+                )
+            t, horizon = None, float(design.horizon)
+        else:
+            t = _checked_times(times, m)
+            horizon = float(t.max()) if design.horizon is None else float(design.horizon)
+            _check_horizon(t, horizon)
+        w = np.ones(m) if weights is None else _validation.nodes(weights, m, "sample_weight")
+        if not ((w >= 0).all() and w.any()):
+            raise ValueError("sample_weight must not be negative, and not all zero.")
+        _warn_of_weights(w)
+        _warn_of_times(t)
+        points, share = _start(start, X)
+        return cls(X, t, w, points, share, horizon)
+
+    def at(self, X: Array, times: ArrayLike | None) -> Snapshots:
+        """Other points of the same process; their times are known if those of these are, and may be later."""
+        if (times is None) != (self.times is None):
+            raise ValueError("give times for these points just when the model was fitted with times.")
+        m = len(X)
+        t = None if times is None else _checked_times(times, m)
+        horizon = self.horizon if t is None else max(self.horizon, float(t.max()))
+        return replace(self, X=X, times=t, weights=np.ones(m), horizon=horizon)
+
+    def only(self, kept: NDArray[np.bool_]) -> Snapshots:
+        """Some of them, (m,)."""
+        times = None if self.times is None else self.times[kept]
+        return replace(self, X=self.X[kept], times=times, weights=self.weights[kept])
+
+    @property
+    def latest(self) -> Array | None:
+        """The time of each, or the end of its window, (m,); None when unknown."""
+        return self.times if self.times is None or self.times.ndim == 1 else self.times.max(axis=1)
+
+    @property
+    def one_start(self) -> bool:
+        """Whether the process starts at a single point."""
+        return len(self.start) == 1
+
+
+def _warn_of_weights(w: Array) -> None:
+    mean = float(w[w > 0].mean())
+    if not 0.1 <= mean <= 10:
+        _validation.warn(
+            f"sample_weight counts samples, and these have a mean of {mean:.2g}: what is known, and how smooth the "
+            "fields are, is judged as for so many samples in all. If that is not meant, scale them to a mean of 1."
+        )
+
+
+def _warn_of_times(t: Array | None) -> None:
+    if t is not None and t.max() > t.min() > 0.5 * t.max():
+        _validation.warn(
+            f"all samples were seen between {t.min():.6g} and {t.max():.6g}, and the start is at time 0. If the start "
+            "is where the earliest samples are, count the times from there: times - times.min()."
+        )
+
+
+def _start(start: Any, X: Array) -> tuple[Array, Array]:
+    """Points (s, n) and weights (s,) of a start: a point, index, indices, mask or mass."""
+    m, n = X.shape
+    if start is None:
+        raise ValueError("start is None: say where the process starts (a point, a sample's index, or several).")
+    array = np.atleast_1d(np.asarray(start))
+    if array.dtype.kind == "b":
+        rows = np.flatnonzero(array) if array.shape == (m,) else np.empty(0, int)
+        if rows.size == 0:
+            raise ValueError(f"start is a mask: it must have shape ({m},) and mark at least one sample.")
+        return X[rows], np.full(rows.size, 1 / rows.size)
+    if array.dtype.kind in "iu" and array.ndim == 1 and array.shape != (m,):
+        if array.shape == (n,) and n > 1:
+            raise ValueError(
+                f"start = {array.tolist()} may be a point or {n} samples: write a point with decimals "
+                f"({array.astype(float).tolist()}), and samples as a mask."
+            )
+        rows = _validation.indices(array, m, "start")
+        return X[rows], np.full(rows.size, 1 / rows.size)
+    if array.shape == (m,) and n != m:
+        mass = _validation.nodes(array, m, "start")
+        if not ((mass >= 0).all() and mass.any()):
+            raise ValueError("start is a mass on the samples: it must not be negative, and not all 0.")
+        rows = np.flatnonzero(mass)
+        return X[rows], mass[rows] / mass.sum()
+    point = _validation.nodes(array, n, "start")
+    _check_near_samples(point, X, "start")
+    return point[None, :], np.ones(1)
+
+
+def _checked_times(values: ArrayLike, m: int) -> Array:
+    """Times of the samples, (m,), or windows (m, 2), none negative."""
+    array = _validation.as_float(values, "times")
+    if array.shape not in ((m,), (m, 2)):
+        raise ValueError(
+            f"times must have one value per sample, shape ({m},), or a window each, shape ({m}, 2); "
+            f"got shape {array.shape}."
+        )
+    _validation.finite(array, "times")
+    earliest = array if array.ndim == 1 else array[:, 0]
+    if (earliest < 0).any():
+        at = int(np.argmax(earliest < 0))
+        raise ValueError(f"times must not be negative: the start is at time 0. It is {earliest[at]:g} at index {at}.")
+    if array.ndim == 2 and (array[:, 1] < array[:, 0]).any():
+        at = int(np.argmax(array[:, 1] < array[:, 0]))
+        raise ValueError(f"the window of sample {at} ends before it begins: {array[at].tolist()}.")
+    if not array.max() > 0:
+        raise ValueError("all times are 0: there is nothing to learn from the start alone.")
+    return array
+
+
+def _check_horizon(t: Array, horizon: float) -> None:
+    beyond = (t if t.ndim == 1 else t[:, 1]) > horizon * (1 + 1e-9)
+    if beyond.any():
+        at = int(np.argmax(beyond))
+        raise ValueError(
+            f"{beyond.sum()} times are outside [0, {horizon:g}], the first at index {at}: {np.max(t[at]):g}. "
+            "Raise the horizon, or leave it out."
+        )
+
+
+def _check_near_samples(point: Array, X: Array, name: str) -> None:
+    """The point is no farther from the samples than they are from each other."""
+    distance = float(np.sqrt(((X - point) ** 2).sum(axis=1).min()))
+    size = float(np.sqrt(((X - X.mean(axis=0)) ** 2).sum(axis=1).max()))
+    if distance > 0.5 * size:
+        raise ValueError(
+            f"{name} = {point.tolist()} is far from all samples: the nearest is {distance:.3g} away, and they spread "
+            f"over {2 * size:.3g}. Check its coordinates and units."
+        )

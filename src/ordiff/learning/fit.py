@@ -1,0 +1,316 @@
+"""A fit from snapshots to dynamics, in four stages.
+
+*Look*: a coarse chain of few states and constant noise finds how large noise and drift are. *Design*: the step, the
+spacing of the states and the radius of their graph follow from them. *Learn*: maximum likelihood on these states, with
+smoothness by empirical Bayes. *Read*: the fields, corrected for the length of the step, and their covariance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ordiff import _validation
+from ordiff._validation import Array, GraphError
+from ordiff.geometry import TangentSpaces, usual_neighbors
+from ordiff.learning.blocks import GivenOrderings, parametrise
+from ordiff.learning.data import Snapshots
+from ordiff.learning.discretise import (
+    DENSITY_FLOOR,
+    REACH,
+    STEPS,
+    coarse_design,
+    design,
+    first_noise,
+    is_resolved,
+    levels,
+    likelihood_on,
+)
+from ordiff.learning.likelihood import Dynamics
+from ordiff.learning.marginal import marginal_newton_step, maximize_marginal
+from ordiff.learning.optimise import (
+    Evaluations,
+    PenalisedLikelihood,
+    Report,
+    Solution,
+    first_metric,
+    minimise,
+    optimise,
+)
+from ordiff.learning.parameters import Parameters
+from ordiff.learning.penalties import ActionPenalty
+from ordiff.learning.result import FitResult, FittedChain, read_ordering
+from ordiff.learning.settings import FitSettings, SampleStates, Smoothness
+from ordiff.states import States
+
+# Functions of the coarse chain.
+_COARSE_BASIS = 25
+# The fewest samples that a chain is learned from, when others come too early for it or lie apart.
+_FEWEST_SAMPLES = 5
+# Up to this many coefficients the Fisher information is used.
+_MOST_COEFFICIENTS = 1500
+# An optimum: a Newton step would gain fewer nats than this over all samples.
+_CONVERGED = 0.5
+
+
+@contextmanager
+def progress_bar(show: bool) -> Iterator[Report | None]:
+    """A bar that counts evaluations and shows the loss."""
+    if not show:
+        yield None
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        raise _validation.missing_extra("tqdm", "progress", "a progress bar") from None
+    with tqdm(unit=" evaluations", desc="learning") as bar:
+
+        def report(_: int, loss: float) -> None:
+            bar.update(1)
+            bar.set_postfix_str(f"loss {loss:.5f}", refresh=False)
+
+        yield report
+
+
+def fit(settings: FitSettings, data: Snapshots, report: Report | None = None) -> FitResult:
+    """All four stages. An interrupt ends it with the best so far."""
+    if isinstance(settings.states, States):
+        eps = data.horizon / STEPS if settings.solver.eps == "auto" else float(settings.solver.eps)
+        return learn(settings, data, settings.states, eps, report)
+    if isinstance(settings.states, SampleStates):
+        return _fit_on_samples(settings, data, report)
+    coarse = _look(settings, data, report)
+    for attempt in range(2):
+        if coarse.solution.interrupted:
+            return coarse
+        states, eps = design(settings, data, coarse.chain)
+        result = learn(settings, data, states, eps, report, before=coarse.chain)
+        if attempt or settings.spacing != "auto" or is_resolved(settings, data, result.chain):
+            break
+        coarse = result
+    return result
+
+
+def _look(settings: FitSettings, data: Snapshots, report: Report | None) -> FitResult:
+    """A coarse chain."""
+    states, eps, rho = coarse_design(settings, data)
+    return learn(settings.coarse(_COARSE_BASIS), data, states, eps, report, rho=rho, updates=1)
+
+
+def _fit_on_samples(settings: FitSettings, data: Snapshots, report: Report | None) -> FitResult:
+    """The paper's setting: the samples are the states."""
+    options = settings.states
+    assert isinstance(options, SampleStates)
+    eps = data.horizon / STEPS if settings.solver.eps == "auto" else float(settings.solver.eps)
+    coarse = _look(settings.on_designed_states(), data, report)
+    if coarse.solution.interrupted:
+        return coarse
+    _, high, drift = levels(data, coarse.chain)
+    states = States.samples(
+        data.X,
+        data.start,
+        data.start_weights,
+        radius=REACH * np.sqrt(eps) * high + eps * drift,
+        k=None if options.n_neighbors == "auto" else options.n_neighbors,
+        density=options.density,
+        dimension=options.dimension,
+    )
+    return learn(settings, replace(data, X=states.points), states, eps, report, before=coarse.chain)
+
+
+def learn(
+    settings: FitSettings,
+    data: Snapshots,
+    states: States,
+    eps: float,
+    report: Report | None,
+    *,
+    before: FittedChain | None = None,
+    rho: float | None = None,
+    updates: int = 3,
+) -> FitResult:
+    """Maximum likelihood on these states, from what was learned before; ``updates`` of the strengths, 1 for a look."""
+    usable = _UsableSamples.of(data, states, eps)
+    used = data if usable.kept.all() else data.only(usable.kept)
+    given = GivenOrderings.of(settings, data, states)
+    likelihood = likelihood_on(settings, used, states, eps, given.differences(states.graph))
+    rho = first_noise(settings, data, states.dimension) if rho is None else rho
+    parameters, a = parametrise(settings, data, states, eps, given, before, rho)
+    problem = PenalisedLikelihood(likelihood, parameters, used.weights)
+    if settings.smoothness.action > 0:
+        tangents = TangentSpaces.fit(states.graph, usual_neighbors(states.graph, 12), dimension=states.dimension)
+        problem = replace(problem, action=ActionPenalty(tangents), action_strength=float(settings.smoothness.action))
+    nowhere = _log_density_of_nowhere(states, len(data.X))
+    if before is not None:
+        a = _within_reach(problem, a, nowhere)
+    evaluations = Evaluations(report)
+    solution, converged = _optimum(settings, problem, a, evaluations, updates)
+    dynamics = solution.parameters.dynamics(solution.a)
+    lost = np.flatnonzero(usable.kept)[likelihood.per_sample(dynamics) < nowhere]
+    if updates > 1 and lost.size == usable.kept.sum() and not solution.interrupted:
+        raise ValueError(
+            f"the process reaches none of the {lost.size} samples: check the start, the units of the times, and that "
+            "they are counted from the start."
+        )
+    return FitResult(
+        chain=FittedChain(states, dynamics, given.local, _ordering(settings, states, dynamics, given), settings.alpha),
+        solution=solution,
+        losses=tuple(evaluations.losses),
+        converged=converged,
+        unreached=np.sort(np.concatenate([np.flatnonzero(usable.far), lost])),
+        early=np.flatnonzero(usable.early & ~usable.far & data.one_start),
+        sampled=_sampled(likelihood.observation.places, used.weights),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _UsableSamples:
+    """Which samples lie apart, were seen before the first step, and are used; (m,) each."""
+
+    far: NDArray[np.bool_]
+    early: NDArray[np.bool_]
+    kept: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, data: Snapshots, states: States, eps: float) -> _UsableSamples:
+        m, latest = len(data.X), data.latest
+        if states.are_samples:
+            return cls(np.zeros(m, bool), np.zeros(m, bool), np.ones(m, bool))
+        distance = states.distance(data.X)  # noise across a manifold is in it too
+        far = distance > 2.5 * states.spacing + 4 * np.median(distance)
+        early = np.zeros(m, bool)
+        if latest is not None:
+            early = latest < (eps if data.one_start else 1e-9 * data.horizon)
+        kept = ~(far | early) & (data.weights > 0)
+        if far.sum() > 0.2 * m:
+            raise GraphError(
+                f"{far.sum()} of {m} samples lie apart from the start, the first at index {int(np.argmax(far))}: "
+                "the process cannot reach them by small steps. Check the start and the units, or use a larger spacing."
+            )
+        if kept.sum() < _FEWEST_SAMPLES:
+            raise ValueError(
+                f"only {kept.sum()} samples were seen later than one step (eps = {eps:g}) and do not lie apart: use a "
+                "smaller eps, or check the units of the times."
+            )
+        return cls(far, early, kept)
+
+
+def _log_density_of_nowhere(states: States, m: int) -> float:
+    """Below this log likelihood a sample is not reached."""
+    return float(np.log(1e-11 / m if states.are_samples else 2 * DENSITY_FLOOR / states.volumes.sum()))
+
+
+def _ordering(settings: FitSettings, states: States, dynamics: Dynamics, given: GivenOrderings) -> Array:
+    """The ordering on the states, (N,), 0 at the start; a learned one corrected for the length of the step."""
+    if not dynamics.orderings:
+        return np.zeros(len(states.points))
+    if "ordering" in settings.learn and not given.local:
+        return read_ordering(states, dynamics)
+    ordering = dynamics.orderings[0]
+    return np.asarray(ordering - states.start @ ordering)
+
+
+def _sampled(places: Any, weights: Array) -> Array:
+    """How much the samples see of each state, on average, (N,)."""
+    return np.asarray(weights if places is None else weights @ places) / weights.sum()
+
+
+def _within_reach(problem: PenalisedLikelihood, a: Array, nowhere: float) -> Array:
+    """Coefficients from which most samples are reached: what was learned on other states, or that with a flatter
+    ordering. From where nothing is reached, nothing shows the way; few functions may carry an ordering that badly."""
+    p, best = problem.parameters, (np.inf, a)
+    orderings = [part for block, part in zip(p.blocks, p.slices, strict=True) if block.target == "ordering"]
+    if not orderings:
+        return a
+    for share in (1.0, 0.5, 0.25, 0.0):
+        b = a.copy()
+        for part in orderings:
+            b[part] *= share
+        log_likelihood = problem.likelihood.per_sample(p.dynamics(b))
+        if problem.weights @ (log_likelihood < nowhere) < 0.5 * problem.n_samples:
+            return b
+        best = min(best, (-float(problem.weights @ log_likelihood), b), key=lambda one: one[0])
+    return best[1]
+
+
+def _auto_blocks(smoothness: Smoothness, parameters: Parameters) -> tuple[bool, ...]:
+    """Whether the strength of each block is to be chosen; that of values is the paper's."""
+    return tuple(
+        (smoothness.noise if block.target == "noise" else smoothness.ordering) == "auto"
+        and block.penalty is not None
+        and block.penalty.ndim == 1
+        for block in parameters.blocks
+    )
+
+
+def _optimum(
+    settings: FitSettings, problem: PenalisedLikelihood, a: Array, evaluations: Evaluations, updates: int
+) -> tuple[Solution, bool]:
+    """The optimum, and whether it is one. An interrupt leaves the best so far."""
+    p, solver = problem.parameters, settings.solver
+    curvature = p.size <= _MOST_COEFFICIENTS and not {"eps", "density", "scale"} & settings.learn
+    solution = optimise(
+        problem, a, evaluations, auto=_auto_blocks(settings.smoothness, p), max_iter=solver.max_iter, tol=solver.tol,
+        updates=updates, curvature=curvature,
+    )  # fmt: skip
+    converged = solution.decrement < _CONVERGED and not solution.interrupted
+    if solution.interrupted or updates == 1 or p.size == 1:
+        return solution, converged
+    try:
+        if converged and solver.n_starts > 1:
+            solution, converged = _confirmed(settings, solution, evaluations, curvature)
+        if curvature and not solution.interrupted:
+            solution = _marginal_noise(solution, evaluations, solver.tol)
+            converged = converged and solution.decrement < _CONVERGED
+    except KeyboardInterrupt:
+        solution = replace(solution, interrupted=True)
+    return solution, converged and not solution.interrupted
+
+
+def _marginal_noise(solution: Solution, evaluations: Evaluations, tol: float) -> Solution:
+    """The solution with the noise at the optimum of its marginal likelihood."""
+    found = solution.parameters.part("noise")
+    if found is None or found[0].basis is None:
+        return solution
+    block, part = found
+    if part.stop - part.start == 1:
+        return maximize_marginal(solution, part.start, evaluations, tol)
+    if block.strength > 0:  # without smoothness much of a field is not known at all
+        return marginal_newton_step(solution, part, evaluations, tol)
+    return solution
+
+
+def _confirmed(
+    settings: FitSettings, solution: Solution, evaluations: Evaluations, curvature: bool
+) -> tuple[Solution, bool]:
+    """The best optimum of several starts, and whether all of them end at the same."""
+    problem, solver = solution.problem, settings.solver
+    rng = np.random.default_rng(settings.random_state)
+    matrix = problem.curvature(solution.fisher) if curvature else first_metric(problem)
+    best, same = solution, True
+    for _ in range(solver.n_starts - 1):
+        a, beside = _elsewhere(solution, rng), evaluations.aside()
+        a, loss = minimise(problem, a, matrix, beside, solver.max_iter, solver.tol)
+        same = same and problem.n_samples * abs(loss - solution.loss) < 1.0
+        if problem.n_samples * (best.loss - loss) > 1.0:
+            best = optimise(problem, a, beside, max_iter=solver.max_iter, tol=solver.tol, curvature=curvature)
+            evaluations.losses += beside.losses  # else another start is not part of the way to the optimum
+        if best.interrupted:
+            return best, False
+    return best, same
+
+
+def _elsewhere(solution: Solution, rng: np.random.Generator) -> Array:
+    """Another start: a flatter ordering, another level of what is positive."""
+    a, p = solution.a.copy(), solution.parameters
+    for block, part in zip(p.blocks, p.slices, strict=True):
+        if block.target == "ordering":
+            a[part] *= rng.uniform(0.3, 0.7)
+        elif block.basis is not None:
+            a[part.start] += rng.choice([-0.4, 0.4])
+    return a

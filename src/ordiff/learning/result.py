@@ -1,0 +1,181 @@
+"""A chain that was learned, and what can be read from it: the result of a fit, immutable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ordiff import _validation
+from ordiff._parallel import cached_property
+from ordiff._validation import Array
+from ordiff.kernel.kernel import Kernel
+from ordiff.kernel.ordering import Ordering
+from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
+from ordiff.learning.optimise import Solution
+from ordiff.learning.transition import ChainPattern, TransitionParameters
+from ordiff.operator import MarkovOperator
+from ordiff.states import States
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The coefficients of ordering and log noise in functions of the states, with their covariance.
+
+    A basis is None when the field has none (then nothing is known of its deviation), and of no columns when it was not
+    learned.
+    """
+
+    ordering_basis: Array | None  # (N, K)
+    noise_basis: Array | None
+    ordering_covariance: Array | None  # (K, K)
+    noise_covariance: Array | None
+
+    @classmethod
+    def of(cls, solution: Solution) -> Posterior:
+        found: list[tuple[Array | None, Array | None]] = []
+        C = solution.covariance
+        for target in ("ordering", "noise"):
+            part = solution.parameters.part(target)
+            if part is None:
+                found.append((np.empty((0, 0)), np.empty((0, 0))))
+            else:
+                found.append((part[0].basis, None if C is None else C[part[1], part[1]]))
+        (l_basis, l_covariance), (n_basis, n_covariance) = found
+        return cls(l_basis, n_basis, l_covariance, n_covariance)
+
+    def deviations(self, B: sp.csr_array, start: Array) -> tuple[Array, Array]:
+        """Standard deviations at observations B: of the ordering against the start, and of log noise, as if it had no
+        floor: what is at the floor is not known. 0 for what was given, NaN for what is not known."""
+        ordering = _deviation(B, self.ordering_basis, self.ordering_covariance, start)
+        return ordering, _deviation(B, self.noise_basis, self.noise_covariance, None)
+
+
+def _deviation(B: sp.csr_array, U: Array | None, C: Array | None, start: Array | None) -> Array:
+    if U is None or C is None:
+        return np.full(B.shape[0], np.nan)
+    if U.size == 0:
+        return np.zeros(B.shape[0])
+    R = B @ U
+    if start is not None:
+        R = R - start @ U
+    return np.sqrt(np.maximum(np.einsum("ij,ij->i", R @ C, R), 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedChain:
+    """The chain: states, dynamics, and the fields read from them. All that a file keeps."""
+
+    states: States
+    dynamics: Dynamics
+    given: tuple[Ordering, ...]  # the local orderings
+    ordering: Array  # (N,) corrected for the length of the step, 0 at the start
+    alpha: float
+
+    @cached_property
+    def operator(self) -> MarkovOperator:
+        """P on the states."""
+        d = self.dynamics
+        orderings = [Ordering(l, speed=s) for l, s in zip(d.orderings, d.slopes, strict=True)]
+        orderings += [
+            Ordering._make(o.form, o.n_points, s, 1.0, o.gradient)
+            for o, s in zip(self.given, d.local_slopes, strict=True)
+        ]
+        kernel = Kernel(orderings, noise=d.noise, dimension=self.states.dimension)
+        q = 1 / self.states.volumes
+        weight = None if d.log_weight is None else np.exp(d.log_weight + self.alpha * np.log(q))
+        with _validation.silent():
+            return kernel.operator(self.states.graph, d.eps, q, self.alpha, weight, d.self_weight)
+
+    @cached_property
+    def noise(self) -> Array:
+        """ρ on the states, (N,), corrected for the length of the step.
+
+        The noise of a process changes on the way through a step, to ρ² + ½εLρ² on average, with L its generator. The
+        chain's is that of the state where the step begins, so that of a fit is half a step ahead: ρ²/√((ρ² + Pρ²)/2) is
+        what it was, within a factor of √2 at most. The paper's setting, with samples as states, is read as it is.
+        """
+        rho = self.dynamics.noise
+        if self.states.are_samples:
+            return rho
+        over = np.sqrt(0.5 * (1 + (self.operator @ rho**2) / rho**2))
+        return np.asarray(rho / np.minimum(over, np.sqrt(2)))
+
+    def drift(self, X: Array) -> Array:
+        """The drift at points, (p, n)."""
+        states, d = self.states, self.dynamics
+        B, slopes = states.polynomials(X)
+        total = np.zeros(X.shape)
+        for k, (l, s) in enumerate(zip(d.orderings, d.slopes, strict=True)):
+            values = self.ordering if k == 0 else l
+            total += (B @ s)[:, None] * np.stack([G @ values for G in slopes], axis=1)
+        for o, s in zip(self.given, d.local_slopes, strict=True):
+            total += B @ (s[:, None] * o.gradient_on(states.graph, states.dimension))
+        return total
+
+    def local_differences(self) -> tuple[Array, ...]:
+        """Δl of the local orderings on the edges of the states, (E,) each."""
+        graph = self.states.graph
+        return tuple(o.differences(graph, graph.sources(), graph.indices.astype(np.intp)) for o in self.given)
+
+    def speeds(self) -> Array:
+        """The mean speed of every ordering."""
+        v = self.states.volumes
+        return np.array([np.average(s, weights=v) for s in (*self.dynamics.slopes, *self.dynamics.local_slopes)])
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """What a fit gives: the chain, and how it was found."""
+
+    chain: FittedChain
+    solution: Solution
+    losses: tuple[float, ...]  # after every evaluation
+    converged: bool
+    unreached: NDArray[np.intp]
+    early: NDArray[np.intp]  # seen before the first step, and not used
+    sampled: Array  # (N,) how much the samples see of each state, on average
+
+    @property
+    def likelihood(self) -> SnapshotLikelihood:
+        return self.solution.problem.likelihood
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        return Posterior.of(self.solution)
+
+    def level_deviation(self) -> float:
+        """The posterior standard deviation of the samples' mean log noise: 0 when it was given, NaN when not known."""
+        return float(self.posterior.deviations(sp.csr_array(self.sampled[None, :]), self.chain.states.start)[1][0])
+
+    def strength(self, target: str) -> float | None:
+        found = self.solution.parameters.part(target)
+        return None if found is None else found[0].strength
+
+
+def read_ordering(states: States, dynamics: Dynamics) -> Array:
+    """The ordering of the process from that of the chain, (N,): l + ½ρ² log(Z/Z_0), 0 at the start.
+
+    The kernel is an implicit Euler step, so that a fitted l is off by about ½ε‖∇l‖²/2; see FORMULAS section 8, the
+    line. Z and Z_0 are the row sums of the kernel with and without the ordering.
+    """
+    pattern, l, slope = ChainPattern(states.graph), dynamics.orderings[0], dynamics.slopes[0]
+    inner = pattern.inner
+    without = TransitionParameters(
+        dynamics.eps, inner(dynamics.noise), np.empty((0, l.size)), np.empty((0, l.size)), np.empty((0, l.size)),
+        inner(np.log(states.volumes)), 0.0,
+    )  # fmt: skip
+    with_ordering = TransitionParameters(
+        without.eps, without.noise, inner(l)[None], inner(slope)[None], without.local_slopes, without.log_weight, 0.0
+    )
+    log_Z, log_Z0 = (_log_row_sums(pattern, parameters) for parameters in (with_ordering, without))
+    read = l + 0.5 * dynamics.noise**2 * pattern.outer(log_Z - log_Z0) / slope
+    return np.asarray(read - states.start @ read)
+
+
+def _log_row_sums(pattern: ChainPattern, parameters: TransitionParameters) -> Array:
+    out = np.zeros(pattern.n)
+    pattern.rows.transition(parameters, parameters.eps, log_sum=out)
+    return out

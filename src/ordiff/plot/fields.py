@@ -1,0 +1,132 @@
+"""Fields over two coordinates of the samples: values as colours, the drift as arrows, the potential as contours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ordiff import _validation
+from ordiff._validation import Array
+from ordiff.fields import velocity
+from ordiff.operator import MarkovOperator
+from ordiff.plot.binning import cells, grid_arrows
+from ordiff.plot.embedding import Embedding, samples_of
+from ordiff.plot.style import SEQUENTIAL, axes_or_new, drift_unit, marker_size, units
+
+if TYPE_CHECKING:
+    from ordiff.model import SnapshotSDE
+
+
+def field(
+    data: Any,
+    values: ArrayLike | str = "ordering",
+    ax: Any = None,
+    *,
+    label: str = "",
+    title: str = "",
+    cmap: str = SEQUENTIAL,
+    embedding: Embedding | None = None,
+) -> Any:
+    """Values at the samples of a model, operator or graph, or at points (m, n), as colours. Returns the Axes.
+
+    values: one for each sample, or the name of a model's result: "ordering", "noise", "ordering_std", "noise_std".
+    """
+    X = samples_of(data)
+    name = values if isinstance(values, str) else ""
+    v = np.asarray(getattr(data, f"{name}_")) if name else np.asarray(values, dtype=np.float64)
+    if v.shape != (len(X),):
+        raise ValueError(f"values must have shape ({len(X)},), one for each sample; got {v.shape}.")
+    ax = axes_or_new(ax)
+    embedding = embedding or Embedding.of(X)
+    finite = v[np.isfinite(v)]
+    low, high = np.quantile(finite, [0.005, 0.995]) if finite.size else (0.0, 1.0)  # not the range of one outlier
+    dots = ax.scatter(*embedding.points(X).T, c=v, s=marker_size(len(X)), cmap=cmap, vmin=low, vmax=high, linewidths=0,
+                      rasterized=True)  # fmt: skip
+    ax.figure.colorbar(dots, ax=ax, label=label or name.replace("_", " "))
+    embedding.label(ax)
+    ax.set_title(title, fontsize=10)
+    return ax
+
+
+def drift(
+    model: SnapshotSDE | MarkovOperator,
+    ax: Any = None,
+    *,
+    kind: str = "arrows",
+    bins: int = 20,
+    colour: str = "k",
+    samples: bool = True,
+    length: str = "",
+    time: str = "",
+    embedding: Embedding | None = None,
+) -> Any:
+    """The drift over two coordinates, as "arrows" or "streamlines": its mean in each cell of a grid. Returns the Axes.
+
+    Of a model what it learned; of an operator its displacement against that of its symmetric part.
+    """
+    _validation.option(kind, "kind", ("arrows", "streamlines"))
+    X = samples_of(model)
+    V = velocity(model, "symmetric") if isinstance(model, MarkovOperator) else model.drift_
+    ax = axes_or_new(ax)
+    embedding = embedding or Embedding.of(X)
+    Y, W = embedding.points(X), embedding.vectors(V)
+    if samples:
+        ax.scatter(*Y.T, s=marker_size(len(Y)), color="0.8", linewidths=0, zorder=0, rasterized=True)
+    if kind == "streamlines":
+        _streamlines(ax, Y, W, bins, colour)
+    else:
+        _arrows(ax, Y, W, bins, colour, drift_unit(length, time))
+    embedding.label(ax)
+    return ax
+
+
+def _streamlines(ax: Any, Y: Array, W: Array, bins: int, colour: str) -> None:
+    centres, mean, count = cells(Y, W, bins)
+    u, v = (np.ma.masked_where(count == 0, mean[..., c]).T for c in (0, 1))
+    ax.streamplot(*centres, u, v, color=colour, linewidth=0.8, density=1.3, arrowsize=0.8)
+
+
+def _arrows(ax: Any, Y: Array, W: Array, bins: int, colour: str, unit: str) -> None:
+    at, vectors, longest, width = grid_arrows(Y, W, bins)
+    edge = {} if colour == "k" else {"edgecolor": "k", "linewidth": 0.4}
+    ax.quiver(*at.T, *vectors.T, color=colour, angles="xy", scale_units="xy", scale=longest / (1.7 * width),
+              width=0.0045 if edge else 0.0035, zorder=3, **edge)  # fmt: skip
+    ax.annotate(f"longest arrows {longest:.2g} {unit}".rstrip(), (0.98, 0.02), xycoords="axes fraction", ha="right",
+                fontsize=7, bbox={"facecolor": "w", "alpha": 0.8, "lw": 0, "pad": 1.5}, zorder=4)  # fmt: skip
+
+
+def landscape(
+    model: SnapshotSDE, ax: Any = None, *, levels: int = 18, unit: str = "", embedding: Embedding | None = None
+) -> Any:
+    """The potential −l over two coordinates: low where the drift leads. Returns the Axes.
+
+    In two dimensions filled contours over the states; in more, the mean over the samples of each cell.
+    """
+    ax = axes_or_new(ax)
+    X = samples_of(model)
+    embedding = embedding or Embedding.of(X)
+    if X.shape[1] == 2:
+        potential = _contours(ax, model, embedding, levels)
+    else:
+        potential = _cell_means(ax, embedding.points(X), -model.ordering_)
+    ax.figure.colorbar(potential, ax=ax, label=f"potential −l{units(unit)}")
+    embedding.label(ax)
+    return ax
+
+
+def _contours(ax: Any, model: SnapshotSDE, embedding: Embedding, levels: int) -> Any:
+    from matplotlib.tri import Triangulation
+
+    Y = embedding.points(model.states_.points)
+    mesh = Triangulation(*Y.T)
+    corners = Y[mesh.triangles]
+    sides = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(axis=1)
+    mesh.set_mask(sides > 3 * np.median(sides))  # not across gaps
+    return ax.tricontourf(mesh, -model.predict(model.states_.points), levels=levels, cmap="cividis")
+
+
+def _cell_means(ax: Any, Y: Array, values: Array) -> Any:
+    (x, y), mean, count = cells(Y, np.repeat(values[:, None], 2, axis=1), 40)
+    return ax.pcolormesh(x, y, np.ma.masked_where(count == 0, mean[..., 0]).T, cmap="cividis", rasterized=True)

@@ -1,0 +1,71 @@
+"""One figure of several panels for a whole fit: of data, and of a process whose truth is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ordiff._validation import Array
+from ordiff.plot.curves import history, noise, truth
+from ordiff.plot.embedding import Embedding, samples_of
+from ordiff.plot.fields import drift, field, landscape
+from ordiff.plot.style import RED, new_figure, noise_unit, units
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ordiff.experiments import Learned
+    from ordiff.model import SnapshotSDE
+
+
+def overview(
+    model: SnapshotSDE, *, times: Array | None = None, length: str = "", time: str = "",
+    names: tuple[str, ...] | None = None,
+) -> Figure:  # fmt: skip
+    """One picture of a fit: times or ordering, potential and drift, noise on the samples and against the ordering."""
+    figure = new_figure(13, 7.4)
+    axes = figure.subplots(2, 3)
+    X = samples_of(model)
+    at = Embedding.of(X, names)
+    if times is None:
+        field(model, "ordering", axes[0, 0], title="ordering", embedding=at)
+    else:
+        field(X, times, axes[0, 0], label=f"time{units(time)}", title="samples and their times", embedding=at)
+    field(model, "ordering", axes[0, 1], label="ordering l", title="learned ordering (0 at the start)", embedding=at)
+    landscape(model, axes[0, 2], embedding=at)
+    drift(model, axes[0, 2], colour="w", samples=False, length=length, time=time, embedding=at)
+    axes[0, 2].set_title("learned potential and drift", fontsize=10)
+    unit = units(noise_unit(length, time))
+    field(model, "noise", axes[1, 0], label=f"noise ρ{unit}", title="learned noise", embedding=at)
+    noise(model, axes[1, 1], length=length, time=time)
+    axes[1, 1].set_title("noise along the ordering", fontsize=10)
+    history(model, axes[1, 2])
+    return figure
+
+
+def demo(run: Learned) -> Figure:
+    """The NL process learned from snapshots: the data, what was learned, and how it compares with the truth."""
+    model, p = run.model, run.problem
+    figure = new_figure(13.4, 8)
+    axes = figure.subplots(2, 3)
+    true, _ = run.ordering
+    radius = np.linalg.norm(p.X, axis=1)
+    error = run.scores()["ordering, relative error"]
+    assert p.times is not None
+    field(model, p.times, axes[0, 0], label="time", title=f"1. Data: {len(p.X)} points, each observed once")
+    axes[0, 0].plot(*np.asarray(p.start), "*", color=RED, ms=12, mec="w", label="start")
+    axes[0, 0].legend(fontsize=8, loc="upper center")
+    landscape(model, axes[0, 1])
+    drift(model, axes[0, 1], colour="w", samples=False)
+    axes[0, 1].set_title("2. Learned potential −l and drift ∇l", fontsize=10)
+    truth(true, model.ordering_, axes[0, 2], std=model.ordering_std_, name="ordering l")
+    axes[0, 2].set_title(f"3. Ordering: relative error {error:.1%}", fontsize=10)
+    title = "4. Learned noise: large at the start, small in the wells"
+    field(model, "noise", axes[1, 0], label="noise ρ", title=title)
+    noise(model, axes[1, 1], against=radius, xlabel="distance from the start", truth=p.noise)
+    axes[1, 1].set_title("5. Noise against the distance from the start", fontsize=10)
+    history(model, axes[1, 2])
+    axes[1, 2].set_title("6. Fit: " + axes[1, 2].get_title(), fontsize=10)
+    figure.suptitle("dx = ∇l dt + ρ dW, learned from snapshots of the NL process", fontsize=12)
+    return figure

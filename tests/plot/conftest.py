@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import ordiff as od
+
+
+@pytest.fixture(scope="session")
+def fitted():
+    """A problem with known truth, and a model of it."""
+    data = od.datasets.ornstein_uhlenbeck(300, random_state=0)
+    model = od.SnapshotSDE(data.start, solver=od.Solver(max_iter=40))
+    with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
+        return data, model.fit(data.X, data.times)
