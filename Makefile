@@ -40,8 +40,8 @@ test: check
 test-quick: setup  ## without the tests that take more than a few seconds
 	$(PYTEST) -m "not slow"
 
-test-interpreted: setup  ## the tests of the core with compiled loops run as plain Python
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -m core
+test-interpreted: setup  ## the tests of the core with the compiled loops as plain Python
+	$(BIN)/python -m pytest tests/test_interpreted.py
 
 test-lowest: $(LOWEST_READY)  ## an operator and a fit with the lowest versions that pyproject.toml allows
 ifdef LOWEST_READY

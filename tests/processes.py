@@ -15,8 +15,10 @@ ONE_THREAD = dict.fromkeys(("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NU
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """The environment of this process with the tests importable, without limits on threads, and with ``changes``."""
-    kept = {name: value for name, value in os.environ.items() if name not in ONE_THREAD}
+    """That of this process with the tests importable, without limits on threads or news of pytest, with ``changes``."""
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ONE_THREAD and not name.startswith("PYTEST")
+    }
     path = os.pathsep.join(filter(None, [str(TESTS), kept.get("PYTHONPATH")]))
     return kept | {"PYTHONPATH": path} | changes
 
@@ -24,7 +26,13 @@ def environment(**changes: str) -> dict[str, str]:
 def run(command: list[str], environ: dict[str, str], seconds: float) -> str:
     """What the command prints; fails if it fails, or if it or a process that it started is not done in time."""
     child = subprocess.Popen(
-        command, env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        command,
+        env=environ,
+        cwd=TESTS.parent,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
     )
     try:
         printed, _ = child.communicate(timeout=seconds)
