@@ -176,7 +176,9 @@ def test_members_of_groups_are_parameters():
     assert params["solver__eps"] == "auto"
     assert params["solver"] is None
     assert {name for name in params if "__" in name} == {
-        f"{name}__{member}" for name, group in GROUPS.items() for member in group.__dataclass_fields__
+        f"{name}__{member}"
+        for name, group in (GROUPS | {"states": DesignedStates}).items()
+        for member in group.__dataclass_fields__
     }
     assert not any("__" in name for name in model.get_params(deep=False))
 
@@ -190,7 +192,7 @@ def test_members_of_groups_are_set_by_name():
     model.set_params(smoothness__ordering=2.0, smoothness=before)  # the group first, whatever the order
     assert model.smoothness == Smoothness(noise=0.5, ordering=2.0)
     assert before == Smoothness(noise=0.5)
-    for wrong in ("smoothness__drift", "states__spacing", "noise__level", "speed"):
+    for wrong in ("smoothness__drift", "states__density", "noise__level", "speed"):
         with pytest.raises(ValueError, match=wrong):
             model.set_params(**{wrong: 1.0})
     with pytest.raises(ValueError, match="noise must not be negative"):
