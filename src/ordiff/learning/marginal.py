@@ -56,18 +56,23 @@ def maximize_marginal(solution: Solution, at: int, evaluations: Evaluations, tol
     free[at] = False
     matrix = problem.curvature(solution.fisher)
     found: dict[float, Array] = {}
+    best = (np.inf, solution)
 
     def marginal(x: float) -> float:
+        nonlocal best
         a = found[min(found, key=lambda y: abs(y - x))].copy() if found else solution.a.copy()
         a[at] = x
         a, loss = minimise(problem, a, matrix, evaluations, _ITERATIONS, tol, free)
         found[x] = a
-        return problem.n_samples * loss + log_volume(problem, a, free)
+        here = solution_at(problem, a, evaluations, loss, free=free)
+        total = problem.n_samples * loss + log_volume(problem, a, free, here.fisher)
+        best = min(best, (total, here), key=lambda one: one[0])
+        return total
 
     here = float(solution.a[at])
     evaluations.restart()
-    best = minimize_scalar(marginal, bounds=(here - 0.4, here + 0.6), options={"xatol": 0.02, "maxiter": 9})
-    return solution_at(problem, found[float(best.x)], evaluations, free=free)
+    minimize_scalar(marginal, bounds=(here - 0.4, here + 0.6), options={"xatol": 0.02, "maxiter": 9})
+    return best[1]
 
 
 def marginal_newton_step(solution: Solution, part: slice, evaluations: Evaluations, tol: float) -> Solution:

@@ -2,12 +2,11 @@
 
     GradientPenalty     Σ_i w_i ‖∇f‖²            f on the samples (or states)
     LaplacianPenalty    Σ_i w_i (L f)²
-    SpectralPenalty     Σ_k w_k μ_k² a_k²        f by its coefficients in an eigenbasis
     ActionPenalty       Σ_i w_i ‖(τ/κ)∇l‖²/ρ²    of a drift and a noise together (Onsager–Machlup)
 
 The weights w of the samples are 1/m unless given: then R = ∫ … q dx. With the volumes of the states as weights it is
-∫ … dx. The first three are quadratic, R(f) = ‖B f‖² = fᵀA f with a sparse ``root`` B and ``matrix`` A. Multiplying by
-a strength is left to the objective.
+∫ … dx. The first two are quadratic, R(f) = ‖B f‖² = fᵀA f with a sparse ``root`` B and ``matrix`` A. Multiplying by
+a strength is left to the penalised likelihood.
 """
 
 from __future__ import annotations
@@ -72,23 +71,6 @@ class LaplacianPenalty(QuadraticPenalty):
         P, m = operator.matrix, operator.graph.n_points
         L = sp.csr_array((P - sp.eye_array(m, format="csr")) / operator.eps)
         super().__init__(_scaled(L, np.sqrt(_weights(weights, m))))
-
-
-class SpectralPenalty(QuadraticPenalty):
-    """R(a) = Σ_k w_k μ_k² a_k² of the coefficients of eigenfunctions with the eigenvalues μ, of either sign.
-
-    weights: one a coefficient, 1 unless given; 0 leaves it free.
-    """
-
-    def __init__(self, values: ArrayLike, weights: ArrayLike | None = None) -> None:
-        mu = _validation.nodes(values, np.size(values), "values")
-        w = np.ones(mu.size) if weights is None else _weights(weights, mu.size)
-        super().__init__(sp.csr_array(sp.diags_array(np.sqrt(w) * mu)))
-
-    @property
-    def diagonal(self) -> Array:
-        """The diagonal of A, (K,)."""
-        return self.root.diagonal() ** 2
 
 
 @dataclass(frozen=True, eq=False, init=False)

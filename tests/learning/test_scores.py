@@ -1,0 +1,86 @@
+"""Scores against the gradient and against differences, in both precisions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from chain_reference import FORMS, FRACTIONS, TIMES, difference, make, moved
+from ordiff.learning import scores as module
+from ordiff.learning.scores import Directions, scores
+
+
+def directions(rng, n, K):
+    U = [rng.normal(size=(n, K)) for _ in range(6)]
+    return {"orderings": (U[0], U[1]), "slopes": (U[2], U[3]), "local_slopes": (U[4],), "noise": U[5]}
+
+
+@pytest.mark.parametrize("fractions", FRACTIONS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("times", TIMES)
+def test_scores(rng, fractions, form, times):
+    case, K = make(rng, fractions, form, times), 3
+    likelihood, dynamics = case.likelihood(), case.dynamics
+    changes = directions(rng, 50, K)
+    found = scores(likelihood, dynamics, Directions(**changes), dtype=np.float64)
+    _, gradient = likelihood.value_and_gradient(dynamics)
+    pairs = [
+        (part, which, U)
+        for part, given in changes.items()
+        for which, U in enumerate(given if isinstance(given, tuple) else (given,))
+    ]
+    expected = []
+    for part, which, U in pairs:
+        g = getattr(gradient, part)
+        expected.append(-U.T @ (g[which] if isinstance(g, tuple) else g))
+    expected = np.concatenate(expected)
+    np.testing.assert_allclose(np.average(found, axis=0, weights=case.weight), expected, rtol=1e-9, atol=1e-12)
+    for at, (part, which, U) in enumerate(pairs):
+        line = difference(
+            lambda t, p=part, k=which, u=U[:, 1]: likelihood.per_sample(moved(dynamics, p, t * u, k)), 1e-3
+        )
+        np.testing.assert_allclose(found[:, at * K + 1], line, rtol=1e-6, atol=1e-7 * np.abs(line).max())
+
+
+@pytest.mark.parametrize("fractions", FRACTIONS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("times", TIMES)
+def test_single_precision_is_enough(rng, fractions, form, times):
+    """The default, to 1e-5 of the largest score of a direction."""
+    case = make(rng, fractions, form, times)
+    given = (case.likelihood(), case.dynamics, Directions(**directions(rng, 50, 3)))
+    single, double = scores(*given), scores(*given, dtype=np.float64)
+    assert (single.dtype, double.dtype) == (np.float32, np.float64)
+    scale = np.abs(double).max(axis=0)
+    np.testing.assert_allclose(single / scale, double / scale, rtol=0, atol=1e-5)
+
+
+def test_scores_of_some_rows_and_parts(rng):
+    for form, times in (("states", "unknown"), ("linear", "unknown"), ("log-linear", "window"), ("states", "known")):
+        case = make(rng, (0.5, 1.0), form, times)
+        likelihood = case.likelihood()
+        changes = directions(rng, 50, 50)
+        assert module._DIRECTIONS < 50  # more columns than one task takes
+        whole = scores(likelihood, case.dynamics, Directions(**changes), dtype=np.float64)
+        rows = np.array([5, 3, 3, 20])
+        parts = Directions((None, changes["orderings"][1]), noise=changes["noise"])
+        some = scores(likelihood, case.dynamics, parts, rows, dtype=np.float64)
+        expected = np.hstack([whole[rows, 50:100], whole[rows, 250:300]])
+        np.testing.assert_allclose(some, expected, rtol=1e-10, atol=1e-12)
+    assert scores(likelihood, case.dynamics, Directions()).shape == (50, 0)
+
+
+def test_directions_are_checked(rng):
+    case = make(rng)
+    likelihood = case.likelihood()
+    for changes in (
+        Directions((np.ones(50),) * 3),
+        Directions(slopes=(np.ones(50),) * 3),
+        Directions(local_slopes=(np.ones(50),) * 2),
+    ):
+        with pytest.raises(ValueError, match="more directions"):
+            scores(likelihood, case.dynamics, changes)
+    with pytest.raises(ValueError, match=r"noise must have shape \(50,\)"):
+        scores(likelihood, case.dynamics, Directions(noise=np.ones((49, 2))))
+    with pytest.raises(ValueError, match=r"rows must be 0\.\.49"):
+        scores(likelihood, case.dynamics, Directions(noise=np.ones((50, 2))), [50])
