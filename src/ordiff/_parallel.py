@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from functools import lru_cache
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,7 +40,8 @@ else:
 
 
 Range = tuple[int, int]
-Item, Result = TypeVar("Item"), TypeVar("Result")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 # Multiply-adds of one piece of work, about 0.3 ms: several times what it takes to wake a thread.
 _PIECE = 400_000
@@ -65,7 +66,7 @@ def _mark_worker() -> None:
     _thread.is_worker = True
 
 
-@lru_cache(maxsize=None)
+@cache
 def _pool(workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="ordiff", initializer=_mark_worker)
 
@@ -76,16 +77,30 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork: a child ma
 
 def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """[work(item) for item in items], on several threads. When it ends, by an exception too, no work goes on."""
-    workers = min(n_threads(), len(items))
-    if workers <= 1:
+    workers = n_threads()
+    if min(workers, len(items)) <= 1:
         return [work(item) for item in items]
-    futures = [_pool(workers).submit(work, item) for item in items]
+    futures: list[Future[Result]] = []
     try:
+        for item in items:
+            futures.append(_submit(_pool(workers), work, item))
         return [future.result() for future in futures]
     finally:
         for future in futures:
             future.cancel()
         wait(futures)
+
+
+def _submit(pool: ThreadPoolExecutor, work: Callable[[Item], Result], item: Item) -> Future[Result]:
+    try:
+        return pool.submit(work, item)
+    except RuntimeError:
+        if threading.main_thread().is_alive():
+            raise
+    # the interpreter ends and takes no more work for its pools, but waits for the thread that we are called by
+    done: Future[Result] = Future()
+    done.set_result(work(item))
+    return done
 
 
 def row_ranges(indptr: Any, work_per_edge: int = 1) -> list[Range]:
@@ -123,15 +138,28 @@ def over_rows(loop: Callable[..., Any], indptr: Any, *args: Any) -> list[Any]:
     return over_ranges(row_ranges(indptr), loop, indptr, *args)
 
 
+# Held while the threads of BLAS are counted and limited, or the limit restored; and by who forks, so that nobody else
+# holds it in the child for ever.
+_blas_lock = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_blas_lock.acquire, after_in_parent=_blas_lock.release, after_in_child=_blas_lock.release
+    )
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """BLAS on one thread: on the small products of a fit its threads spend more time waiting than working.
 
     Where another fit has limited it already nothing is done, so that none restores the limit of another.
     """
-    blas = ThreadpoolController().select(user_api="blas")
-    if all(library["num_threads"] == 1 for library in blas.info()):
+    with _blas_lock:
+        blas = ThreadpoolController().select(user_api="blas")
+        limited = all(library["num_threads"] == 1 for library in blas.info())
+        limit: Any = nullcontext() if limited else blas.limit(limits=1)
+        limit.__enter__()
+    try:
         yield
-        return
-    with blas.limit(limits=1):
-        yield
+    finally:
+        with _blas_lock:
+            limit.__exit__(None, None, None)
