@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # one of several: set before NumPy and numba are imported, which read it
@@ -34,3 +35,17 @@ def solver(request, monkeypatch):
         monkeypatch.setattr(_absorbing, "_MAX_FACTORED", 0)
         monkeypatch.setattr(_absorbing, "_AGGREGATES", (1, 50))
     return request.param
+
+
+@pytest.fixture
+def set_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """So many threads work, as if NUMBA_NUM_THREADS had been that from the start."""
+
+    def set_threads(n: int) -> None:
+        def not_started() -> None:
+            raise ValueError
+
+        monkeypatch.setattr("numba.threading_layer", not_started)
+        monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", n)
+
+    return set_threads

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from itertools import pairwise
 from queue import Empty, SimpleQueue
@@ -94,9 +94,12 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
                 at = left.get_nowait()
                 results[at] = work(items[at])
 
-    futures = [_pool(workers - 1).submit(drain) for _ in range(workers - 1)]
+    futures: list[Future[None]] = []
     _thread.is_worker = True  # what the caller's share calls runs serially, as in the others
     try:
+        for _ in range(workers - 1):
+            with _unless_ending():
+                futures.append(_pool(workers - 1).submit(drain))
         drain()
         for future in futures:
             if not future.cancel():
@@ -108,6 +111,16 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
                 left.get_nowait()
         wait([future for future in futures if not future.cancel()])
     return results
+
+
+@contextmanager
+def _unless_ending() -> Iterator[None]:
+    """At the end of the interpreter its pools take no more work, but it waits for other threads: they do all."""
+    try:
+        yield
+    except RuntimeError:
+        if threading.main_thread().is_alive():
+            raise
 
 
 def row_ranges(indptr: Any, work_per_edge: int = 1) -> list[Range]:
@@ -145,15 +158,28 @@ def over_rows(loop: Callable[..., Any], indptr: Any, *args: Any) -> list[Any]:
     return over_ranges(row_ranges(indptr), loop, indptr, *args)
 
 
+# Held while the threads of BLAS are counted and limited, or the limit restored; and by who forks, so that nobody else
+# holds it in the child for ever.
+_blas_lock = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_blas_lock.acquire, after_in_parent=_blas_lock.release, after_in_child=_blas_lock.release
+    )
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """BLAS on one thread: on the small products of a fit its threads spend more time waiting than working.
 
     Where another fit has limited it already nothing is done, so that none restores the limit of another.
     """
-    blas = ThreadpoolController().select(user_api="blas")
-    if all(library["num_threads"] == 1 for library in blas.info()):
+    with _blas_lock:
+        blas = ThreadpoolController().select(user_api="blas")
+        limited = all(library["num_threads"] == 1 for library in blas.info())
+        limit: Any = nullcontext() if limited else blas.limit(limits=1)
+        limit.__enter__()
+    try:
         yield
-        return
-    with blas.limit(limits=1):
-        yield
+    finally:
+        with _blas_lock:
+            limit.__exit__(None, None, None)
