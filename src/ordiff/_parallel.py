@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import pairwise
 from queue import Empty, SimpleQueue
@@ -158,28 +158,19 @@ def over_rows(loop: Callable[..., Any], indptr: Any, *args: Any) -> list[Any]:
     return over_ranges(row_ranges(indptr), loop, indptr, *args)
 
 
-# Held while the threads of BLAS are counted and limited, or the limit restored; and by who forks, so that nobody else
-# holds it in the child for ever.
-_blas_lock = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_blas_lock.acquire, after_in_parent=_blas_lock.release, after_in_child=_blas_lock.release
-    )
-
-
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """BLAS on one thread: on the small products of a fit its threads spend more time waiting than working.
 
-    Where another fit has limited it already nothing is done, so that none restores the limit of another.
+    Libraries that have one already are left alone. So of fits in several threads only those that saw more threads
+    restore them, and the last of these leaves what was there before.
     """
-    with _blas_lock:
-        blas = ThreadpoolController().select(user_api="blas")
-        limited = all(library["num_threads"] == 1 for library in blas.info())
-        limit: Any = nullcontext() if limited else blas.limit(limits=1)
-        limit.__enter__()
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+    before = [(library, n) for library in libraries if (n := library.get_num_threads()) > 1]
     try:
+        for library, _ in before:
+            library.set_num_threads(1)
         yield
     finally:
-        with _blas_lock:
-            limit.__exit__(None, None, None)
+        for library, n in before:
+            library.set_num_threads(n)
