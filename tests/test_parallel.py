@@ -97,7 +97,7 @@ def test_errors_reach_the_caller_and_no_work_goes_on(set_threads, threads, error
     log = Log({2, 3}, error)
     with pytest.raises(error) as raised:
         parallel_map(log, range(200))
-    assert raised.value.args == (2,)  # the first in the order of the items
+    assert raised.value.args in ((2,), (3,))
     begun = list(log.begun)
     assert sorted(log.ended) == sorted(begun)
     assert len(begun) < 150
@@ -126,17 +126,19 @@ def test_an_interrupt_ends_the_work(set_threads):
 
 
 def test_an_error_while_work_is_handed_out_ends_what_was(set_threads, monkeypatch):
-    set_threads(2)
-    log, submit = Log((), None), _parallel._submit
+    set_threads(3)
+    log, pool = Log((), None), _parallel._pool(2)
+    submit, calls = pool.submit, []
 
-    def interrupted(pool, work, item):
-        if item == 5:
+    def interrupted(work):
+        calls.append(work)
+        if len(calls) == 2:
             raise KeyboardInterrupt
-        return submit(pool, work, item)
+        return submit(work)
 
-    monkeypatch.setattr(_parallel, "_submit", interrupted)
+    monkeypatch.setattr(pool, "submit", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        parallel_map(log, range(10))
+        parallel_map(log, range(100))
     assert sorted(log.ended) == sorted(log.begun)
     begun = len(log.begun)
     time.sleep(0.05)
@@ -417,7 +419,6 @@ def test_one_blas_thread_of_many_at_once():
     for caller in callers:
         caller.join(60)
     assert blas_threads() == {2}
-    assert not _parallel._blas_lock.locked()
 
 
 # ------------------------------------------------------------------------------------------------ cached_property

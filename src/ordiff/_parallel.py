@@ -89,10 +89,15 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
         left.put(at)
 
     def drain() -> None:
-        with suppress(Empty):
+        try:
             while True:
                 at = left.get_nowait()
                 results[at] = work(items[at])
+        except Empty:
+            return
+        except BaseException:
+            _empty(left)  # the others need not go on
+            raise
 
     futures: list[Future[None]] = []
     _thread.is_worker = True  # what the caller's share calls runs serially, as in the others
@@ -106,11 +111,15 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
                 future.result()
     finally:
         _thread.is_worker = False
-        with suppress(Empty):
-            while True:
-                left.get_nowait()
+        _empty(left)
         wait([future for future in futures if not future.cancel()])
     return results
+
+
+def _empty(queue: SimpleQueue[int]) -> None:
+    with suppress(Empty):
+        while True:
+            queue.get_nowait()
 
 
 @contextmanager
