@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
 import ordiff as od
-from ordiff import neighbors
+from ordiff.graph import search
 
 
 def rows(graph):
@@ -63,7 +63,7 @@ def test_radius_smaller_than_every_gap_leaves_each_point_alone(rng):
 def test_search_in_blocks_changes_nothing(rng, monkeypatch):
     X = rng.normal(size=(200, 3))
     whole = [od.NeighborGraph.build(X, k=9), od.NeighborGraph.build(X, radius=0.7)]
-    monkeypatch.setattr("ordiff.neighbors._BLOCK", 100)
+    monkeypatch.setattr("ordiff.graph.search._BLOCK", 100)
     for graph, other in zip(
         whole, [od.NeighborGraph.build(X, k=9), od.NeighborGraph.build(X, radius=0.7)], strict=True
     ):
@@ -87,25 +87,50 @@ def test_the_order_of_the_samples_is_kept(n, options, rng):
 
 
 @pytest.mark.parametrize("kind", ["points", "line", "coincident", "distances"])
-def test_local_order_is_the_pattern_renamed(kind, rng):
+def test_the_layout_is_the_pattern_renamed(kind, rng):
     X = rng.normal(size=(300, 1 if kind == "line" else 4)) * (kind != "coincident")
     graph = od.NeighborGraph.build(X, k=8)
     if kind == "distances":  # upper part only, so that many samples are not met from the first
         graph = od.NeighborGraph.from_distances(sp.triu(graph.matrix(np.sqrt(graph.sqdist))))
-    order, indptr, indices, edges = graph.local_order
+    layout = graph.layout
+    order, indptr, indices = layout.order, layout.indptr, layout.indices
+    edges = layout.sort_edges(np.arange(graph.n_edges))
     np.testing.assert_array_equal(np.sort(order), np.arange(300))
     np.testing.assert_array_equal(np.sort(edges), np.arange(graph.n_edges))
     np.testing.assert_array_equal(order[indices], graph.indices[edges])
     np.testing.assert_array_equal(order[np.repeat(np.arange(300), np.diff(indptr))], graph.sources()[edges])
-    assert (order.dtype, indices.dtype) == (np.uint32, graph.indices.dtype)
+    assert (order.dtype, indices.dtype) == (np.uint32, np.uint32)
+    np.testing.assert_array_equal(order[layout.rank], np.arange(300))
+    np.testing.assert_array_equal(edges[indptr[:-1]], graph.indptr[:-1][order])
+    i, j = layout.edges(10, 20)
+    some = edges[indptr[10] : indptr[20]]
+    np.testing.assert_array_equal(i, graph.sources()[some])
+    np.testing.assert_array_equal(j, graph.indices[some])
 
 
-def test_local_order_keeps_neighbours_together(rng):
+def test_what_a_layout_sorts_it_brings_back(rng):
+    graph = od.NeighborGraph.build(rng.normal(size=(300, 2)), radius=0.5)
+    layout = graph.layout
+    for f in (rng.normal(size=300), rng.normal(size=(300, 1)), rng.normal(size=(300, 3))):
+        np.testing.assert_array_equal(layout.sort(f), f[layout.order])
+        np.testing.assert_array_equal(layout.unsort(layout.sort(f)), f)
+    for values in (rng.normal(size=graph.n_edges), np.arange(graph.n_edges)):
+        np.testing.assert_array_equal(layout.unsort_edges(layout.sort_edges(values)), values)
+    P = sp.csr_array((graph.sqdist + 1.0, graph.indices, graph.indptr))[layout.order][:, layout.order].T.tocsr()
+    P.sort_indices()
+    by = layout.transpose
+    np.testing.assert_array_equal(by.indptr, P.indptr)
+    found = by.values(layout.sort_edges(graph.sqdist + 1.0))
+    np.testing.assert_array_equal(sp.csr_array((found, by.indices, by.indptr)).toarray(), P.toarray())
+
+
+def test_the_layout_keeps_neighbours_together(rng):
     X = rng.uniform(size=(5000, 2))
     for graph in (exact := od.NeighborGraph.build(X, k=8),
                   od.NeighborGraph.from_distances(exact.matrix(np.sqrt(exact.sqdist)))):  # fmt: skip
-        _, indptr, indices, _ = graph.local_order
-        assert np.median(abs(np.repeat(np.arange(5000), np.diff(indptr)) - indices)) < 250
+        layout = graph.layout
+        rows = np.repeat(np.arange(5000), np.diff(layout.indptr))
+        assert np.median(abs(rows - layout.indices.astype(int))) < 250
 
 
 @pytest.mark.filterwarnings("ignore")  # pynndescent's own
@@ -134,10 +159,10 @@ def test_approximate_recall(n):
 )
 def test_the_search_is_chosen_by_dimension_and_size(m, n, installed, expected, rng, monkeypatch):
     for name in ("_tree", "_all_pairs", "_descent"):
-        monkeypatch.setattr(neighbors, name, lambda *_, name=name: name)
-    monkeypatch.setattr(neighbors, "_APPROXIMATE_SIZE", 200)
-    monkeypatch.setattr(neighbors, "_has_pynndescent", lambda: installed)
-    assert neighbors.nearest(rng.normal(size=(m, n)), 5, "auto", None, np.arange(m)) == expected
+        monkeypatch.setattr(search, name, lambda *_, name=name: name)
+    monkeypatch.setattr(search, "_APPROXIMATE_SIZE", 200)
+    monkeypatch.setattr(search, "_has_pynndescent", lambda: installed)
+    assert search.nearest(rng.normal(size=(m, n)), 5, "auto", None, np.arange(m)) == expected
 
 
 def test_indices_of_64_bits_change_nothing(rng, monkeypatch):
@@ -150,7 +175,7 @@ def test_indices_of_64_bits_change_nothing(rng, monkeypatch):
         return graph.indices.dtype, [op.matrix.toarray(), *steps, od.velocity(op, "symmetric"), *od.local_moments(op)]
 
     short, expected = made()
-    monkeypatch.setattr("ordiff._sparse.index_dtype", lambda largest: np.int64)
+    monkeypatch.setattr("ordiff._compiled.csr.index_dtype", lambda largest: np.int64)
     long, found = made()
     assert (short, long) == (np.int32, np.int64)
     for here, there in zip(found, expected, strict=True):
@@ -331,7 +356,7 @@ def test_what_joins_a_graph_in_parts(rule, rng):
 
 
 def test_parts_too_far_apart_to_join(rng, monkeypatch):
-    monkeypatch.setattr("ordiff.graph._JOIN_EDGES", 2000)
+    monkeypatch.setattr("ordiff.graph.threshold._MOST_EDGES", 2000)
     X = np.concatenate([rng.normal(size=(100, 2)), rng.normal(size=(100, 2)) + 50])
     with pytest.warns(od.OrdiffWarning, match="No k joins them within 10 neighbours"):
         od.threshold_graph(X, k=5, rule="or")

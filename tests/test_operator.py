@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import copy
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
-from itertools import product
 
 import numpy as np
 import pytest
@@ -16,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ordiff as od
-from ordiff import _march, _sparse
+from ordiff import _parallel
+from ordiff._compiled import csr, transition
 from ordiff.tuning import p_max
 from reference import Surface, make_kernel
 
@@ -160,13 +163,13 @@ def test_the_undirected_twin_drops_the_orderings_only(surface):
         np.testing.assert_allclose(build(kernel).undirected().generator(f), build(still).generator(f), atol=1e-12)
 
 
-def test_many_threads_and_functions_agree_with_scipy(rng, monkeypatch):
-    from ordiff import _threads
-
-    monkeypatch.setattr(_threads, "_EDGES_PER_THREAD", 1000)
-    monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 4)
+def test_many_threads_and_functions_agree_with_scipy(rng, monkeypatch, set_threads):
+    monkeypatch.setattr("ordiff._parallel._PIECE", 1000)
+    monkeypatch.setattr("ordiff.operator._SCATTER_PART", 1000)
+    set_threads(4)
     X = rng.normal(size=(2000, 2))
-    op = od.Kernel(X[:, 0], noise=0.7).operator(od.NeighborGraph.build(X, k=15), 0.1)
+    op = od.Kernel(X[:, 0], noise=0.7).operator(od.NeighborGraph.build(X, k=40), 0.1)
+    assert len(op._scatter_parts) == 4
     f, many = rng.normal(size=2000), rng.normal(size=(2000, 3))
     np.testing.assert_allclose(op @ f, op.matrix @ f, atol=1e-13)
     np.testing.assert_allclose(op.forward(f), op.matrix.T @ f, atol=1e-13)
@@ -174,9 +177,50 @@ def test_many_threads_and_functions_agree_with_scipy(rng, monkeypatch):
     np.testing.assert_array_equal(op.forward(many), op.forward(many))
 
 
-def sorted_from(edges, monkeypatch):
-    """Operators on graphs of this many edges and more are kept sorted for locality."""
-    monkeypatch.setattr("ordiff.graph._MANY_EDGES", edges)
+SAME_BITS = """
+import numba, numpy as np, ordiff as od
+from ordiff import _parallel
+rng = np.random.default_rng(0)
+X = rng.uniform(0, 1, (25_000, 2))
+graph = od.NeighborGraph.build(X, k=99)
+assert graph.n_edges > 2_000_000
+f, many = rng.normal(size=25_000), rng.normal(size=(25_000, 3))
+made = []
+for threads in (1, 2):
+    numba.set_num_threads(threads)
+    assert _parallel.n_threads() == threads
+    op = od.Kernel(X[:, 0]).operator(graph, eps=1e-4, density="knn")
+    assert len(op._scatter_parts) > 1
+    steps = (g for f in (f, many) for g in (op.backward(f, 3), op.forward(f, 3), op.generator(f), op.adjoint(f)))
+    made.append([op.matrix.data, op.density, *steps])
+print(all(np.array_equal(a, b) for a, b in zip(*made, strict=True)))
+"""
+
+
+@pytest.mark.slow
+def test_steps_have_the_same_bits_on_any_number_of_threads():
+    done = subprocess.run(
+        [sys.executable, "-c", SAME_BITS], capture_output=True, text=True, timeout=300, check=True,
+        env={**os.environ, "NUMBA_NUM_THREADS": "2"},
+    )  # fmt: skip
+    assert done.stdout.strip() == "True"
+
+
+@pytest.mark.parametrize("name", ["backward", "forward"])
+def test_many_steps_can_be_interrupted(rng, monkeypatch, set_threads, name):
+    monkeypatch.setattr("ordiff._parallel._PIECE", 1000)
+    set_threads(2)
+    X = rng.normal(size=(500, 2))
+    step = getattr(od.Kernel(X[:, 0]).operator(od.NeighborGraph.build(X, k=20), 0.1), name)
+    step(X[:, 0])  # compiled
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background would ignore it
+    try:
+        threading.Timer(0.2, _thread.interrupt_main).start()
+        with pytest.raises(KeyboardInterrupt):
+            step(X[:, 0], 10**8)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert np.isfinite(step(X[:, 0])).all()
 
 
 def graphs_to_sort(rng):
@@ -187,7 +231,7 @@ def graphs_to_sort(rng):
     far = np.concatenate([X[:300], X[300:] + 100.0])[rng.permutation(500)]
     return {
         "random": knn,
-        "sorted": od.NeighborGraph.build(X[knn.local_order[0]], k=15),
+        "sorted": od.NeighborGraph.build(X[knn.layout.order], k=15),
         "distances": od.NeighborGraph.from_distances(D),
         "distances and points": od.NeighborGraph.from_distances(D, X),
         "radius": od.NeighborGraph.build(X, radius=2.0),
@@ -199,26 +243,38 @@ def graphs_to_sort(rng):
 GRAPHS = ["random", "sorted", "distances", "distances and points", "radius", "one direction", "parts"]
 
 
+def in_own_order(graph):
+    """The graph with its samples in the order of its layout, which then leaves them as they are."""
+    order = graph.layout.order
+    D = graph.matrix(np.sqrt(graph.sqdist) + 1.0)[order][:, order].tocoo()
+    D = sp.coo_array((D.data - 1.0, (D.row, D.col)), shape=D.shape)
+    other = od.NeighborGraph.from_distances(D, X=None if graph.X is None else graph.X[order])
+    np.testing.assert_array_equal(other.layout.order, np.arange(graph.n_points))
+    return other, order
+
+
 @pytest.mark.parametrize("name", GRAPHS)
-def test_large_operators_are_sorted_and_the_same(rng, monkeypatch, name):
+def test_operators_are_sorted_and_nobody_sees_it(rng, name):
+    """Against the formula, in the order of the caller; masses are scattered at once or in parts."""
     graph = graphs_to_sort(rng)[name]
-    kernel = od.Kernel(rng.normal(size=500), noise=rng.uniform(0.5, 1, 500))
-    q = rng.uniform(0.5, 2, 500)
-    small = kernel.operator(graph, 0.1, density=q)
-    want = small.matrix.copy()
+    l, rho, q = rng.normal(size=500), rng.uniform(0.5, 1, 500), rng.uniform(0.5, 2, 500)
+    i, j = graph.sources(), graph.indices
+    K = np.exp(-graph.sqdist / (0.2 * rho[i] ** 2) + (l[j] - l[i]) / rho[i] ** 2) / q[j]
+    want = graph.matrix(K / np.bincount(i, K)[i])
     f, many = rng.normal(size=500), rng.normal(size=(500, 3))
     f.flags.writeable = False
     results = []
-    for edges, turned in product((10**9, 0), (10**9, 0)):  # unsorted and sorted; masses gathered and scattered
-        sorted_from(edges, monkeypatch)
-        monkeypatch.setattr("ordiff.operator._TURNED_EDGES", turned)
-        op = kernel.operator(graph, 0.1, density=q)
+    for parts in (1, 3):
+        op = od.Kernel(l, noise=rho).operator(graph, 0.1, density=q)
         other = pickle.loads(pickle.dumps(op))
-        for name in ("data", "indices", "indptr"):
-            np.testing.assert_array_equal(getattr(op.matrix, name), getattr(want, name))
-            np.testing.assert_array_equal(getattr(other.matrix, name), getattr(want, name))
-        np.testing.assert_array_equal(op.staying(), want.diagonal())
-        given = od.MarkovOperator(graph, want.data, 0.1, q)
+        given = od.MarkovOperator(graph, op.matrix.data, 0.1, q)
+        np.testing.assert_allclose(op.matrix.data, want.data, rtol=1e-12)
+        np.testing.assert_array_equal(op.matrix.indices, want.indices)
+        np.testing.assert_array_equal(op.matrix.indptr, want.indptr)
+        np.testing.assert_array_equal(op.staying(), op.matrix.diagonal())
+        for one in (op, other, given):
+            np.testing.assert_array_equal(one.matrix.toarray(), op.matrix.toarray())
+            one.__dict__["_scatter_parts"] = _parallel.cut_rows(graph.layout.indptr, parts)
         results.append(
             [
                 made
@@ -227,57 +283,56 @@ def test_large_operators_are_sorted_and_the_same(rng, monkeypatch, name):
                 for made in (o @ g, o.backward(g, 3), o.generator(g), o.forward(g, 3), o.adjoint(g), o.backward(g, 0))
             ]
         )
-    first, *others = results
-    for other in others:
-        for here, there in zip(other, first, strict=True):
-            np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-12)
-        for pulled in (0, 1, 2):
-            np.testing.assert_array_equal(other[pulled], first[pulled])
-    np.testing.assert_allclose(first[0], want @ f, atol=1e-13)
-    np.testing.assert_allclose(first[3], want.T @ (want.T @ (want.T @ f)), atol=1e-13)
+    whole, in_parts = results
+    for here, there in zip(in_parts, whole, strict=True):
+        np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-12)
+    for first in range(0, len(whole), 18):  # of one function: the same bits for an operator and its copies
+        for other in (first + 6, first + 12):
+            for here, there in zip(whole[other : other + 6], whole[first : first + 6], strict=True):
+                np.testing.assert_array_equal(here, there)
+    for pulled in (0, 1, 2):
+        np.testing.assert_array_equal(in_parts[pulled], whole[pulled])
+    P, L = want, (want - sp.eye_array(500)) / 0.1
+    for g, first in ((f, 0), (many, 18), (many, 36), (many[:, ::2], 54)):
+        column = q if g.ndim == 1 else q[:, None]
+        expected = (P @ g, P @ (P @ (P @ g)), L @ g, P.T @ (P.T @ (P.T @ g)), column * (L.T @ (g / column)), g)
+        for here, there in zip(whole[first : first + 6], expected, strict=True):
+            np.testing.assert_allclose(here, there, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_what_is_made_of_a_large_operator_is_the_same(rng, monkeypatch, name):
+def test_what_is_made_of_an_operator_does_not_depend_on_its_layout(rng, name):
     graph = graphs_to_sort(rng)[name]
-    kernel = od.Kernel(rng.normal(size=500))
-    stretched = od.Kernel(rng.normal(size=500), anisotropy=np.tile(np.diag([1.0, 2, 3, 4, 5]), (500, 1, 1)))
-    f = rng.normal(size=500)
+    l, f = rng.normal(size=(2, 500))
 
-    def made():
-        op = kernel.operator(graph, 0.1)
-        out = [p_max(op).rows, op.undirected().generator(f)]
+    def made(graph, l, f):
+        op = od.Kernel(l).operator(graph, 0.1)
+        out = [p_max(op).rows, op.undirected().generator(f), op.forward(f, 2)]
         if graph.X is not None:
+            stretched = od.Kernel(l, anisotropy=np.tile(np.diag([1.0, 2, 3, 4, 5]), (500, 1, 1)))
             split = od.strang(stretched, graph, 0.1)
             out += [*od.local_moments(op), split.forward(f, 2), split.backward(f, 2), split.matrix @ f]
             out += [od.richardson(stretched, graph, 0.1).adjoint(f)]
         return out
 
-    sorted_from(10**9, monkeypatch)
-    want = made()
-    sorted_from(0, monkeypatch)
-    for here, there in zip(made(), want, strict=True):
-        np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-12)
+    own, order = in_own_order(graph)
+    for here, there in zip(made(graph, l, f), made(own, l[order], f[order]), strict=True):
+        np.testing.assert_allclose(here[order], there, rtol=1e-12, atol=1e-12)
 
 
-def test_loops_are_compiled_once_for_every_kernel(monkeypatch):
+def test_loops_are_compiled_once_for_every_kernel():
     s = Surface()
     graph = od.NeighborGraph.build(s.X, k=12)
 
     def compiled():
-        for parts in (
-            ("none", "ambient", "constant"),
-            ("several", "tangent", "beta"),
-            ("piecewise", "coupled", "beta"),
-        ):
-            make_kernel(s, *parts, "gaussian").operator(graph, 0.4, density=s.q).generator(s.l)
-        return [set(loop.signatures) for loop in (_sparse.exponents, _sparse.normalise, _sparse.pull_difference)]
+        loops = (transition.log_kernel, transition.softmax_rows, csr.multiply, csr.increment)
+        return [set(loop.signatures) for loop in loops]
 
     od.Kernel(s.l).operator(graph, 0.4).generator(s.l)
-    once = [set(loop.signatures) for loop in (_sparse.exponents, _sparse.normalise, _sparse.pull_difference)]
-    for edges in (10**9, 0):
-        sorted_from(edges, monkeypatch)
-        assert compiled() == once
+    once = compiled()
+    for parts in (("none", "ambient", "constant"), ("several", "tangent", "beta"), ("piecewise", "coupled", "beta")):
+        make_kernel(s, *parts, "gaussian").operator(graph, 0.4, density=s.q).generator(s.l)
+    assert compiled() == once
 
 
 def test_copies_keep_what_is_theirs(rng):
@@ -302,19 +357,19 @@ def test_a_child_forked_during_a_first_step_steps_too(rng, monkeypatch):
     X = rng.normal(size=(60, 2))
     graph = od.NeighborGraph.build(X, k=20)
     one, other = (od.Kernel(X[:, 0]).operator(graph, eps) for eps in (0.1, 0.2))
-    one.backward(X)  # compiled
-    began, release, power = threading.Event(), threading.Event(), _march.Power
+    pickle.loads(pickle.dumps(one)).forward(X)  # compiled
+    began, release, cut_rows = threading.Event(), threading.Event(), _parallel.cut_rows
 
     def slow(*args):
         began.set()
         release.wait(20)
-        return power(*args)
+        return cut_rows(*args)
 
-    monkeypatch.setattr(_march, "Power", slow)
+    monkeypatch.setattr(_parallel, "cut_rows", slow)
     caller = threading.Thread(target=one.forward, args=(X,))
     caller.start()
     assert began.wait(20)
-    monkeypatch.setattr(_march, "Power", power)
+    monkeypatch.setattr(_parallel, "cut_rows", cut_rows)
     child = os.fork()
     if child == 0:
         signal.alarm(20)  # ends a child that waits for ever
@@ -325,8 +380,7 @@ def test_a_child_forked_during_a_first_step_steps_too(rng, monkeypatch):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_large_operator_shares_nothing_that_can_be_changed(rng, monkeypatch):
-    sorted_from(0, monkeypatch)
+def test_an_operator_shares_nothing_that_can_be_changed(rng):
     X = rng.normal(size=(60, 2))
     op = od.Kernel(X[:, 0]).operator(od.NeighborGraph.build(X, k=20), 0.1)
     f = rng.normal(size=60)
@@ -335,13 +389,15 @@ def test_a_large_operator_shares_nothing_that_can_be_changed(rng, monkeypatch):
         step(f, 0)[:] = 0
         step(f)[:] = 0
         np.testing.assert_array_equal(f, before)
-    with pytest.raises(ValueError, match="read-only"):
-        op.matrix.data[0] = 1
+    want = op @ f
+    op.matrix.data[:] = 1.0  # the values are a copy
+    np.testing.assert_array_equal(op @ f, want)
+    assert (op.matrix.data != 1.0).all()
 
 
 def test_nothing_that_is_shared_can_be_changed(chains):
     op = chains["operator"]
-    for array in (op.matrix.data, op.matrix.indices, op.density, op.graph.X, op.graph.sqdist):
+    for array in (op.matrix.indices, op.matrix.indptr, op.density, op.graph.X, op.graph.sqdist):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 import ordiff as od
+from ordiff.kernel.terms import PatternRows
 from reference import COMBINATIONS, METRICS, Surface, make_kernel, naive_operator
 
 # small graphs with wide steps: what is tested is the arithmetic
@@ -22,17 +23,26 @@ def surface():
 
 @pytest.fixture(scope="module")
 def graph(surface):
-    return od.NeighborGraph.build(surface.X, k=surface.m - 1)
+    graph = od.NeighborGraph.build(surface.X, k=surface.m - 1)
+    assert (graph.layout.order != np.arange(surface.m)).any()  # operators are sorted inside
+    return graph
 
 
-@pytest.fixture(params=[10**9, 0], ids=["own order", "sorted"])
-def layout(request, monkeypatch):
-    """Operators are kept as the samples come, or, as those on large graphs are, sorted for locality."""
-    monkeypatch.setattr("ordiff.graph._MANY_EDGES", request.param)
+@pytest.fixture(scope="module")
+def own_order(surface):
+    """The samples in the order of their layout, which then leaves them as they are."""
+    order = od.NeighborGraph.build(surface.X, k=surface.m - 1).layout.order
+    moved = surface.moved(np.eye(3), np.zeros(3), order)
+    graph = od.NeighborGraph.build(moved.X, k=surface.m - 1)
+    np.testing.assert_array_equal(graph.layout.order, np.arange(surface.m))
+    return moved, graph
 
 
+@pytest.mark.parametrize("inside", ["sorted", "own order"])
 @pytest.mark.parametrize("parts", COMBINATIONS, ids="-".join)
-def test_every_combination(surface, graph, layout, parts):
+def test_every_combination(surface, graph, own_order, inside, parts):
+    if inside == "own order":
+        surface, graph = own_order
     op = make_kernel(surface, *parts).operator(graph, EPS, density=surface.q, alpha=ALPHA)
     P = op.matrix.toarray()
     np.testing.assert_allclose(P, naive_operator(surface, *parts, EPS, ALPHA), rtol=1e-9, atol=1e-12)
@@ -81,14 +91,13 @@ def test_a_sparse_graph_gives_the_dense_kernel_restricted(surface, parts):
     np.testing.assert_allclose(sparse, dense / dense.sum(axis=1, keepdims=True), rtol=1e-9, atol=1e-12)
 
 
-def test_the_build_does_not_depend_on_blocks_or_threads(surface, monkeypatch):
-    from ordiff import _threads
-
+def test_the_build_does_not_depend_on_blocks_or_threads(surface, monkeypatch, set_threads):
     graph = od.NeighborGraph.build(surface.X, k=20)
     kernel = make_kernel(surface, "several", "tangent", "beta", "gaussian")
+    set_threads(1)
     whole = kernel.operator(graph, EPS).matrix.data.copy()
-    monkeypatch.setattr(_threads, "_BLOCK", 50)
-    monkeypatch.setattr(_threads, "_BUILT_PER_THREAD", 100)
-    monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 3)
-    assert _threads.n_threads(graph.n_edges, 100) == 3
+    monkeypatch.setattr("ordiff.kernel.terms._BLOCK", 50)
+    monkeypatch.setattr("ordiff._parallel._PIECE", 100)
+    set_threads(3)
+    assert len(PatternRows.of(graph).blocks()) > 5
     np.testing.assert_array_equal(kernel.operator(graph, EPS).matrix.data, whole)
