@@ -203,6 +203,7 @@ print(_parallel.n_threads(), any(thread.name.startswith("ordiff") for thread in 
 """
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_that_was_asked_for_is_heeded():
     assert run(STEPS, NUMBA_NUM_THREADS="1") == "1 False"
     assert run(STEPS, "1", NUMBA_NUM_THREADS="2") == "1 False"

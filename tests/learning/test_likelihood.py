@@ -207,6 +207,26 @@ def test_permuting_the_states_permutes_the_results(rng, form):
     assert_same((value, reordered(gradient, np.argsort(order))), case.likelihood().value_and_gradient(case.dynamics))
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("times", TIMES)
+def test_results_have_the_same_bits_on_any_number_of_threads(rng, form, times, monkeypatch, set_threads):
+    case = make(rng, (0.5, 1.0), form, times)
+    expected = case.likelihood().value_and_gradient(case.dynamics)
+    monkeypatch.setattr("ordiff._parallel._PIECE", 100)
+    monkeypatch.setattr("ordiff.kernel.terms._BLOCK", 50)
+    changes, made = Directions((rng.normal(size=(50, 90)),), noise=rng.normal(size=(50, 3))), []
+    for threads in (1, 3):
+        set_threads(threads)
+        likelihood = case.likelihood()
+        assert len(likelihood.pattern.rows.ranges) > 5
+        value, gradient = likelihood.value_and_gradient(case.dynamics)
+        assert_same((value, gradient), expected)
+        parts = [np.asarray(getattr(gradient, part)) for part in PARTS]
+        made.append([value, *parts, likelihood.per_sample(case.dynamics), scores(likelihood, case.dynamics, changes)])
+    for one, other in zip(*made, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.slow
 def test_a_graph_that_is_shared_among_threads(rng):
     """A million edges, by differences."""
