@@ -15,7 +15,6 @@ CORE = [
     "learning/test_scores.py::test_scores",
     "learning/test_transition.py",
     "test_graph.py::test_exact_neighbours",
-    "test_graph.py::test_local_order_is_the_pattern_renamed",
     "test_graph.py::test_nearest_are_sorted_and_leave_out_self",
     "test_graph.py::test_radius_is_the_distance_of_the_last",
     "test_operator.py::test_mass_is_conserved",

@@ -165,6 +165,7 @@ def test_the_undirected_twin_drops_the_orderings_only(surface):
 
 def test_many_threads_and_functions_agree_with_scipy(rng, monkeypatch, set_threads):
     monkeypatch.setattr("ordiff._parallel._PIECE", 1000)
+    monkeypatch.setattr("ordiff._parallel._SHARED", 1000)
     monkeypatch.setattr("ordiff.operator._SCATTER_PART", 1000)
     set_threads(4)
     X = rng.normal(size=(2000, 2))
@@ -209,6 +210,7 @@ def test_steps_have_the_same_bits_on_any_number_of_threads():
 @pytest.mark.parametrize("name", ["backward", "forward"])
 def test_many_steps_can_be_interrupted(rng, monkeypatch, set_threads, name):
     monkeypatch.setattr("ordiff._parallel._PIECE", 1000)
+    monkeypatch.setattr("ordiff._parallel._SHARED", 1000)
     set_threads(2)
     X = rng.normal(size=(500, 2))
     step = getattr(od.Kernel(X[:, 0]).operator(od.NeighborGraph.build(X, k=20), 0.1), name)

@@ -109,7 +109,7 @@ def builds(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("radius", [0.4, 0.6])
 def test_choice_on_the_torus(radius, builds, monkeypatch):
-    monkeypatch.setattr("ordiff.tuning._MOST_PAIRS", 2_000_000)  # samples of a torus are alike
+    monkeypatch.setattr("ordiff.tuning._MAX_PAIRS", 2_000_000)  # samples of a torus are alike
     p = od.datasets.torus(100)
     graph = od.NeighborGraph.build(p.X, radius=radius)
     kernel = od.Kernel(od.Ordering.local(p.ordering), noise=p.noise)
@@ -163,7 +163,7 @@ def test_a_dense_clump_does_not_decide_for_all(rng, monkeypatch):
     X = np.concatenate([rng.normal(size=(1880, 2)), 0.02 * rng.normal(size=(120, 2)) + 3])
     graph = od.NeighborGraph.build(X, k=100)
     kernel = od.Kernel(od.Ordering(-0.5 * (X**2).sum(axis=1)), noise=1.4)
-    monkeypatch.setattr("ordiff.tuning._MOST_PAIRS", 1_600_000)  # two samples of five
+    monkeypatch.setattr("ordiff.tuning._MAX_PAIRS", 1_600_000)  # two samples of five
     some = tuning.choose_eps(kernel, graph)
     monkeypatch.setattr("ordiff.tuning._MAX_PAIRS", 10**9)
     every = tuning.choose_eps(kernel, graph)

@@ -80,7 +80,8 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
 
     When it ends, by an exception too, no work goes on. Threads that come too late for an item are not waited for.
     """
-    workers = min(n_threads(), len(items))
+    threads = n_threads()
+    workers = min(threads, len(items))
     if workers <= 1:
         return [work(item) for item in items]
     results: list[Any] = [None] * len(items)
@@ -103,8 +104,8 @@ def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
     _thread.is_worker = True  # what the caller's share calls runs serially, as in the others
     try:
         for _ in range(workers - 1):
-            with _unless_ending():
-                futures.append(_pool(workers - 1).submit(drain))
+            with suppress(RuntimeError):  # no more threads to be had, as when the interpreter ends: the caller does all
+                futures.append(_pool(threads - 1).submit(drain))
         drain()
         for future in futures:
             if not future.cancel():
@@ -120,16 +121,6 @@ def _empty(queue: SimpleQueue[int]) -> None:
     with suppress(Empty):
         while True:
             queue.get_nowait()
-
-
-@contextmanager
-def _unless_ending() -> Iterator[None]:
-    """At the end of the interpreter its pools take no more work, but it waits for other threads: they do all."""
-    try:
-        yield
-    except RuntimeError:
-        if threading.main_thread().is_alive():
-            raise
 
 
 def row_ranges(indptr: Any, work_per_edge: int = 1) -> list[Range]:
@@ -171,15 +162,12 @@ def over_rows(loop: Callable[..., Any], indptr: Any, *args: Any) -> list[Any]:
 def one_blas_thread() -> Iterator[None]:
     """BLAS on one thread: on the small products of a fit its threads spend more time waiting than working.
 
-    Libraries that have one already are left alone. So of fits in several threads only those that saw more threads
-    restore them, and the last of these leaves what was there before.
+    Libraries that have one already are left alone, so that no fit restores the limit of another.
     """
-    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-    before = [(library, n) for library in libraries if (n := library.get_num_threads()) > 1]
-    try:
-        for library, _ in before:
-            library.set_num_threads(1)
+    blas = ThreadpoolController().select(user_api="blas")
+    several = [library["filepath"] for library in blas.info() if library["num_threads"] > 1]
+    if not several:
         yield
-    finally:
-        for library, n in before:
-            library.set_num_threads(n)
+        return
+    with blas.select(filepath=several).limit(limits=1):
+        yield

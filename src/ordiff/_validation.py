@@ -1,4 +1,4 @@
-"""Every input check, and the text of every error.
+"""Generic input checks, and the kinds of errors and warnings. What is particular to a domain stands where it is raised.
 
 A message says what is wrong, where (the first offending index), and what to do. Checks return the input in the
 form that the rest of the package relies on: float64, C-contiguous, finite.

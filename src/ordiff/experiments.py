@@ -173,7 +173,7 @@ class Learned:
     @property
     def regularisation(self) -> float:
         """The share of the objective at its optimum that is regularisation."""
-        fitted = self.model._result
+        fitted = self.model._fitted_here("the share of regularisation")
         a, parameters = fitted.solution.a, fitted.solution.parameters
         parts = zip(parameters.blocks, parameters.slices, strict=True)
         return sum(block.strength * block.roughness(a[part])[0] for block, part in parts) / fitted.solution.loss

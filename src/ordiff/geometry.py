@@ -50,8 +50,6 @@ class TangentSpaces:
 
         dimension: the dimension when it is known, then the same at every sample that has neighbours.
         """
-        from threadpoolctl import threadpool_limits
-
         X = _validation.need_points(graph.X, "local principal component analysis")
         k = _validation.count(k, "k", 1)
         variance = _validation.positive(variance, "variance")
@@ -65,7 +63,7 @@ class TangentSpaces:
 
         most = min(k, X.shape[1])
         rank = 1 if dimension is None else _validation.count(dimension, "dimension", 1, most, f"k is {k}.")
-        with threadpool_limits(1, user_api="blas"):  # threads of BLAS treble the time of small matrices
+        with _parallel.one_blas_thread():  # threads of BLAS treble the time of small matrices
             parts = _parallel.parallel_map(lambda rows: pca(rows, rank), batches)
             widest = max(part[2].shape[1] for part in parts)
             narrow = [n for n, part in enumerate(parts) if part[2].shape[1] < widest]

@@ -217,7 +217,8 @@ class SnapshotSDE(BaseEstimator):
         """The logarithm of the density of every point at its time, (p,)."""
         check_is_fitted(self)
         data, local = self._data.at(self._points(X), times), self._chain.local_differences()
-        likelihood = likelihood_on(self._settings, data, self.states_, self.eps_, local)
+        settings = replace(self._settings, times=replace(group_of(self.times, "times"), horizon=data.horizon))
+        likelihood = likelihood_on(settings, data, self.states_, self.eps_, local)
         return likelihood.per_sample(self._chain.dynamics)
 
     def score(self, X: ArrayLike, times: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:

@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _validation
+from ordiff._parallel import one_blas_thread
 from ordiff._validation import Array
 from ordiff.geometry import gaussian_weights, intrinsic_dimension, length_scale, usual_neighbors
 from ordiff.graph import NeighborGraph
@@ -260,10 +261,9 @@ def _largest(S: Any, n_functions: int) -> tuple[Array, Array]:
     """The largest eigenvalues of a sparse symmetric matrix, descending, and orthonormal eigenvectors."""
     from scipy.linalg import eigh
     from scipy.sparse.linalg import eigsh
-    from threadpoolctl import threadpool_limits
 
     m = S.shape[0]
-    with threadpool_limits(1, user_api="blas"):  # threads of BLAS cost more than they save
+    with one_blas_thread():  # threads of BLAS cost more than they save
         if 4 * n_functions > m:
             values, vectors = eigh(S.toarray(), subset_by_index=[m - n_functions, m - 1])
         else:

@@ -98,6 +98,7 @@ def test_the_build_does_not_depend_on_blocks_or_threads(surface, monkeypatch, se
     whole = kernel.operator(graph, EPS).matrix.data.copy()
     monkeypatch.setattr("ordiff.kernel.terms._BLOCK", 50)
     monkeypatch.setattr("ordiff._parallel._PIECE", 100)
+    monkeypatch.setattr("ordiff._parallel._SHARED", 100)
     set_threads(3)
     assert len(PatternRows.of(graph).blocks()) > 5
     np.testing.assert_array_equal(kernel.operator(graph, EPS).matrix.data, whole)

@@ -213,6 +213,7 @@ def test_results_have_the_same_bits_on_any_number_of_threads(rng, form, times, m
     case = make(rng, (0.5, 1.0), form, times)
     expected = case.likelihood().value_and_gradient(case.dynamics)
     monkeypatch.setattr("ordiff._parallel._PIECE", 100)
+    monkeypatch.setattr("ordiff._parallel._SHARED", 100)
     monkeypatch.setattr("ordiff.kernel.terms._BLOCK", 50)
     changes, made = Directions((rng.normal(size=(50, 90)),), noise=rng.normal(size=(50, 3))), []
     for threads in (1, 3):

@@ -46,7 +46,10 @@ class Layout:
     @classmethod
     def of(cls, indptr: IntArray, indices: IntArray, order: NDArray[np.uint32]) -> Layout:
         rank = _rank(order)
-        sorted_indptr, renamed = offsets(np.diff(indptr)[order]), csr.unsigned(np.empty_like(indices))
+        sorted_indptr, renamed = (
+            offsets(np.diff(indptr)[order]).astype(indptr.dtype),
+            csr.unsigned(np.empty_like(indices)),
+        )
         named = csr.unsigned(indices)
         _parallel.over_rows(loops.renamed_rows, indptr, named, rank, sorted_indptr[rank], renamed)
         return cls(sorted_indptr, renamed, order, indptr)

@@ -206,7 +206,9 @@ class Kernel:
 
         def log_kernel(start: int, stop: int) -> Array:
             u = terms.log_kernel(rows, start, stop, edge_terms(functions, graph, start, stop))
-            return checked_log_values(profile.log_value(u), u.size, profile) if terms.clamp else u
+            if terms.clamp:
+                u[:] = checked_log_values(profile.log_value(u), u.size, profile)
+            return u
 
         P, failed = softmax(
             log_kernel,

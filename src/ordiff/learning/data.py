@@ -50,9 +50,7 @@ class Snapshots:
         return cls(X, t, w, points, share, horizon)
 
     def at(self, X: Array, times: ArrayLike | None) -> Snapshots:
-        """Other points of the same process; their times are known if those of these are, and may be later."""
-        if (times is None) != (self.times is None):
-            raise ValueError("give times for these points just when the model was fitted with times.")
+        """Other points of the same process, at times that may be later than the horizon, or unknown."""
         m = len(X)
         t = None if times is None else _checked_times(times, m)
         horizon = self.horizon if t is None else max(self.horizon, float(t.max()))

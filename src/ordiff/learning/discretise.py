@@ -168,7 +168,7 @@ def _spacing(settings: FitSettings, data: Snapshots, coarse: FittedChain, eps: f
         return float(settings.spacing)
     states, d = coarse.states, coarse.states.dimension
     finest = states.spacing * (len(states.points) / _most_states(settings, data)) ** (1 / d)
-    coarsest = states.spacing * (len(states.points) / 200) ** (1 / d)
+    coarsest = max(finest, states.spacing * (len(states.points) / 200) ** (1 / d))
     return float(np.clip(_spacing_factor(d) * np.sqrt(eps) * low, finest, coarsest))
 
 

@@ -1,6 +1,6 @@
 """A fit from snapshots to dynamics, in four stages.
 
-*Look*: a coarse chain of few states and constant noise finds how large noise and drift are. *Design*: the step, the
+*Look*: a coarse chain of few states and few functions finds how large noise and drift are. *Design*: the step, the
 spacing of the states and the radius of their graph follow from them. *Learn*: maximum likelihood on these states, with
 smoothness by empirical Bayes. *Read*: the fields, corrected for the length of the step, and their covariance.
 """

@@ -162,7 +162,7 @@ class SnapshotLikelihood:
         self._W, self._B = W[self._order], None if B is None else B[self._order]
         self._sample_weight = (weight / weight.sum())[self._order]
         self._pooled = _shared_row(self._W) if self._offset.size == 0 else None
-        self._weights = self.slice_weights(np.arange(m))
+        self._weights = self._slice_weights(self._W, self._B, np.arange(m))
 
     def _place_matrix(self, places: Any, m: int) -> sp.csr_array | None:
         if places is None:
@@ -181,7 +181,12 @@ class SnapshotLikelihood:
 
     def slice_weights(self, rows: NDArray[np.intp]) -> SliceWeights | PooledWeights:
         """The weights of some samples, by their places in the inner order."""
-        W, B, place = self._W[rows], None if self._B is None else self._B[rows], rows.astype(np.uint32)
+        return self._slice_weights(self._W[rows], None if self._B is None else self._B[rows], rows)
+
+    def _slice_weights(
+        self, W: sp.csr_array, B: sp.csr_array | None, rows: NDArray[np.intp]
+    ) -> SliceWeights | PooledWeights:
+        place = rows.astype(np.uint32)
         if self._pooled is not None:
             return PooledWeights(self._pooled, B, place, self._floor, self.schedule)
         return SliceWeights(W, B, place, self._offset, self._floor, self.schedule)

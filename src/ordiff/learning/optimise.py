@@ -89,7 +89,7 @@ class PenalisedLikelihood:
         if m > _MOST_SAMPLES:
             rows = np.sort(np.random.default_rng(0).choice(m, _MOST_SAMPLES, replace=False))
         p = self.parameters
-        J = scores(self.likelihood, p.dynamics(a), p.directions(a, without), rows).astype(np.float64)
+        J = scores(self.likelihood, p.dynamics(a), p.directions(a, without), rows)
         w = self.weights if rows is None else self.weights[rows]
         return np.asarray(J.T @ (J * (w / w.sum())[:, None]))
 
@@ -123,7 +123,7 @@ class Evaluations:
 
     def restart(self) -> None:
         """Another function from here on: what was best before is not compared with it."""
-        self.lowest = np.inf
+        self.lowest, self.best = np.inf, None
 
     def aside(self) -> Evaluations:
         """Those of a run beside this one, with losses of its own."""

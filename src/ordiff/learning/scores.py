@@ -63,7 +63,7 @@ def scores(
     sensitivity = Sensitivity(chain, masses, likelihood.start_mass, dtype)
     tasks = [task for change in _changes(chain, directions, sensitivity) for task in change.tasks()]
     parts = _parallel.parallel_map(lambda change: sensitivity.scores(change, target), tasks)
-    return np.hstack([np.empty((wanted.size, 0), dtype), *parts])
+    return np.hstack([np.empty((wanted.size, 0)), *parts])
 
 
 def _changes(
@@ -119,7 +119,7 @@ class Sensitivity:
             self.push_add(self.PT, pushed, after)
             here = after
             target.accumulate(s, here, out)
-        return target.finish(out)
+        return target.finish(out).astype(np.float64) * change.unit
 
 
 @dataclass(frozen=True)
@@ -129,22 +129,25 @@ class OrderingChange:
     U: Array  # (N, K)
     PU: Array  # (N, K)
     firsts: tuple[Array, ...]  # P_θ U on the rows of the start, (rows, K) each
-    coef: Array  # (N,)
+    coef: Array  # (N,), in units of its largest, so that single precision holds it in any units of X
     moved: Array  # p c, (S, N, F)
     along: Array  # Pᵀ(p c), (S, N, F)
+    unit: float
 
     @classmethod
     def make(cls, sensitivity: Sensitivity, coef: Array, U: Array) -> OrderingChange:
         chain, dtype = sensitivity.chain, sensitivity.dtype
+        unit = float(np.abs(coef).max()) or 1.0
+        coef = coef / unit
         rows, PU = chain.pattern.rows.pattern, np.zeros_like(U)
         ranges = _parallel.row_ranges(rows.indptr, U.shape[1])
         _parallel.over_ranges(ranges, csr.multiply_add, rows.indptr, rows.indices, chain.P, U, PU)
         moved = sensitivity.masses * coef[:, None].astype(dtype)
         along = np.empty(moved.shape)
-        for source, out in zip(moved.astype(np.float64), along, strict=True):
-            chain.push(source, out)
+        for source, out in zip(moved, along, strict=True):
+            chain.push(source.astype(np.float64), out)
         firsts = tuple(chain.start_times(P, U) for P in chain.firsts)
-        return cls(U, PU, firsts, coef, moved, along.astype(dtype))
+        return cls(U, PU, firsts, coef, moved, along.astype(dtype), unit)
 
     def tasks(self) -> list[OrderingChange]:
         """Columns of U, some a task."""
@@ -179,6 +182,7 @@ class RowChange:
     U: Array  # (N, K)
     RT: Array  # (E,), by columns
     firsts: tuple[Array, ...]  # R of every phase on the rows of the start
+    unit: float = 1.0
 
     @classmethod
     def make(cls, sensitivity: Sensitivity, derivative: Callable[[ChainRows, float], Array], U: Array) -> RowChange:

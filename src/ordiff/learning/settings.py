@@ -31,7 +31,7 @@ class DesignedStates:
         About how many neighbours a state has; all within three spacings are. "auto" is a radius of four standard
         deviations of a step.
     max_states : int
-        The most states that "auto" spacing makes.
+        About the most states that "auto" spacing makes.
     """
 
     spacing: Any = "auto"
@@ -102,7 +102,10 @@ class TimeDensity:
     def at(self, t: Array) -> Array:
         """The density at times t, 0 after the horizon."""
         if self.density is None:
-            raise ValueError("the density of the times is not known: a function is not kept in a file, so set it anew.")
+            raise ValueError(
+                "without times their density must be known, and a file does not keep a function: pass the times, or "
+                "set_params(times=TimeDensity(density, horizon))."
+            )
         assert self.horizon is not None
         inside = np.minimum(t, self.horizon)
         values = self.density(inside) if callable(self.density) else np.ones_like(t)
@@ -260,7 +263,13 @@ def _states_settings(value: Any) -> StatesSettings:
 
 
 def _checked_learn(learn: Any) -> frozenset[str]:
-    names = {learn} if isinstance(learn, str) else set(learn) if isinstance(learn, list | tuple | set) else set()
+    names = (
+        {learn}
+        if isinstance(learn, str)
+        else set(learn)
+        if isinstance(learn, list | tuple | set | frozenset)
+        else set()
+    )
     if not names or names - set(LEARNABLE):
         raise ValueError(f"learn must name one or more of {', '.join(LEARNABLE)}; got {learn!r}.")
     return frozenset(names)
