@@ -521,3 +521,20 @@ def test_a_start_within_the_data_and_a_steady_state(horizon):
     else:  # a steady state tells less: over six seeds the noise was .98 to 1.9
         assert 0.5 < model.noise_.mean() < 2.5
         assert high / low > 2
+
+
+def test_times_of_other_points_may_be_known_or_not(tmp_path) -> None:
+    """A model learned without times scores points with times, and without them as before; a file keeps no density."""
+    data = od.datasets.ornstein_uhlenbeck(200, random_state=0)
+    settings = {"noise": "constant", "smoothness": od.Smoothness(basis=6), "solver": od.Solver(n_starts=1)}
+    density = od.TimeDensity(data.time_density, data.horizon)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", od.OrdiffWarning)
+        model = od.SnapshotSDE(data.start, times=density, **settings).fit(data.X)
+    assert model.score(data.X, data.times) > model.score(data.X)
+    model.save(tmp_path / "model")
+    again = od.load(tmp_path / "model")
+    with pytest.raises(ValueError, match="density must be known"):
+        again.score(data.X)
+    again.set_params(times=density)
+    assert again.score(data.X) == pytest.approx(model.score(data.X), rel=1e-12)
