@@ -331,6 +331,10 @@ class Ordering:
         """Δl(i, j) for arrays of index pairs of any one shape."""
         return self.form.differences(graph, i, j)
 
+    def edge_differences(self, graph: NeighborGraph) -> Array:
+        """Δl on all edges of a graph, (E,)."""
+        return self.differences(graph, graph.sources(), graph.indices.astype(np.intp))
+
     def check(self, graph: NeighborGraph) -> None:
         """The ordering is for this many samples."""
         if self.n_points is not None and self.n_points != graph.n_points:

@@ -48,7 +48,7 @@ class GivenOrderings:
 
     def differences(self, graph: NeighborGraph) -> tuple[Array, ...]:
         """Δl of the local ones on the edges, (E,) each."""
-        return tuple(o.differences(graph, graph.sources(), graph.indices.astype(np.intp)) for o in self.local)
+        return tuple(ordering.edge_differences(graph) for ordering in self.local)
 
     @classmethod
     def of(cls, settings: FitSettings, data: Snapshots, states: States) -> GivenOrderings:

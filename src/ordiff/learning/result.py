@@ -117,8 +117,7 @@ class FittedChain:
 
     def local_differences(self) -> tuple[Array, ...]:
         """Δl of the local orderings on the edges of the states, (E,) each."""
-        graph = self.states.graph
-        return tuple(o.differences(graph, graph.sources(), graph.indices.astype(np.intp)) for o in self.given)
+        return tuple(ordering.edge_differences(self.states.graph) for ordering in self.given)
 
     def speeds(self) -> Array:
         """The mean speed of every ordering."""
