@@ -81,11 +81,21 @@ def test_sizes_are_checked():
         od.datasets.nonlinear(10, lift=1)
     with pytest.raises(ValueError, match="lift_noise must not be negative"):
         od.datasets.nonlinear(10, lift=3, lift_noise=-1)
+    with pytest.raises(ValueError, match="m must be at least 7"):
+        od.datasets.well_snapshots(6)
+    with pytest.raises(ValueError, match="m must be at least 4"):
+        od.datasets.wide_start(3)
+    with pytest.raises(ValueError, match="dimension must be at least 1"):
+        od.datasets.well_ou(10, dimension=0)
 
 
 # ------------------------------------------------------------------------------ processes observed by snapshots
 
-PROCESSES = ["ornstein_uhlenbeck", "nonlinear", "valley", "sphere", "double_well", "limit_cycle"]
+FROM_A_POINT = ["tilted_well", "well_1d", "well_ou", "three_wells", "noise_switch", "unequal_wells", "ring",
+                "mueller_brown", "saddle", "bent_valley", "far_start", "fast_slow"]  # fmt: skip
+FROM_A_CLOUD = ["well_snapshots", "wide_start"]
+PROCESSES = ["ornstein_uhlenbeck", "nonlinear", "valley", "sphere", "double_well", "limit_cycle", *FROM_A_POINT]
+GRADIENTS = ["ornstein_uhlenbeck", "nonlinear", "valley", "double_well", *FROM_A_POINT, *FROM_A_CLOUD]
 
 
 def slope(f, x, h=1e-5):
@@ -110,10 +120,19 @@ def test_processes(name):
     assert (p.time_density(np.array([-0.01, p.horizon + 0.01])) == 0).all()
 
 
-@pytest.mark.parametrize("name", ["ornstein_uhlenbeck", "nonlinear", "valley", "double_well"])
+@pytest.mark.parametrize("name", [*PROCESSES, *FROM_A_CLOUD])
+def test_every_process_refuses_one_sample(name):
+    with pytest.raises(ValueError, match="m must be at least"):
+        getattr(od.datasets, name)(1)
+    with pytest.raises(ValueError, match="m must be a whole number"):
+        getattr(od.datasets, name)(10.5)
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
 def test_drift_is_the_gradient_of_the_ordering(name):
     p = getattr(od.datasets, name)(200, 0)
     np.testing.assert_allclose(slope(p.ordering_at, p.X), p.drift, atol=1e-6)
+    assert (p.noise > 0).all()
     np.testing.assert_array_equal(p.ordering, p.ordering_at(p.X))
 
 
@@ -218,3 +237,84 @@ def test_limit_cycle_turns_and_keeps_its_radius():
     # a turn takes 6.86, up to the noise
     around = p.X[abs(p.times - 2 * np.pi / np.sqrt(0.84)) < 0.15]
     assert abs(np.angle(np.mean(around[:, 0] + 1j * around[:, 1]))) < 0.2
+
+
+@pytest.mark.parametrize("name", FROM_A_CLOUD)
+def test_starts_from_a_cloud_are_marked_samples(name):
+    make = getattr(od.datasets, name)
+    p, again, other = make(280, 3), make(280, 3), make(280, 4)
+    np.testing.assert_array_equal(p.X, again.X)
+    assert not (p.X == other.X).any()
+    assert p.X.shape == p.drift.shape == (280, 2)
+    assert p.start.dtype == bool
+    np.testing.assert_array_equal(p.start, p.times == 0)
+    assert p.time_density is None
+    assert p.times.max() == p.horizon
+    np.testing.assert_array_equal(p.drift, p.drift_at(p.X))
+    np.testing.assert_array_equal(p.noise, p.noise_at(p.X))
+
+
+def test_well_snapshots_have_seven_times_and_a_gaussian_start():
+    p = od.datasets.well_snapshots(7000, 0)
+    values, counts = np.unique(p.times, return_counts=True)
+    np.testing.assert_allclose(values, np.arange(7) / 2)
+    assert (counts == 1000).all()
+    np.testing.assert_allclose(p.X[p.start].mean(axis=0), [0.05, 0], atol=4 * 0.15 / np.sqrt(1000))
+    np.testing.assert_allclose(p.X[p.start].std(axis=0), 0.15, rtol=4 / np.sqrt(2000))
+
+
+def test_wide_start_relaxes_as_its_moments_say():
+    # x ~ N(x̄ e^{−θt}, s² e^{−2θt} + ρ²(1 − e^{−2θt})/(2θ))
+    p, theta = od.datasets.wide_start(8000, 0), np.array([1.5, 0.7])
+    assert p.start.mean() == 0.25
+    decay = np.exp(-p.times[:, None] * theta)
+    z = p.X - np.array([1.0, -0.5]) * decay
+    z /= np.sqrt(1.2**2 * decay**2 + 0.36 * (1 - decay**2) / (2 * theta))
+    for part in np.array_split(np.argsort(p.times), 4):
+        np.testing.assert_allclose(z[part].mean(axis=0), 0, atol=4 / np.sqrt(2000))
+        np.testing.assert_allclose(z[part].var(axis=0), 1, atol=4 * np.sqrt(2 / 2000))
+
+
+@pytest.mark.parametrize("name", ["saddle", "fast_slow"])
+def test_exact_laws_agree_with_simulation(name):
+    p = getattr(od.datasets, name)(6000, 0)
+    X = od.datasets.simulate(p.drift_at, p.noise_at, p.start, p.times, step=p.horizon / 1000, random_state=1)
+    for part in np.array_split(np.argsort(p.times), 4)[1:]:
+        assert_same_law(p.X[part], X[part])
+
+
+def assert_same_law(a, b):
+    """Means and variances of two samples (p, n) agree within 4 standard errors."""
+    for f in (lambda x: x, lambda x: (x - a.mean(axis=0)) ** 2):
+        error = np.sqrt(f(a).var(axis=0) / len(a) + f(b).var(axis=0) / len(b))
+        assert (abs(f(a).mean(axis=0) - f(b).mean(axis=0)) < 4 * error).all()
+
+
+@pytest.mark.parametrize(("name", "step"), [("mueller_brown", 2e-4), ("bent_valley", 1e-3)])
+def test_half_the_step_has_the_same_law(name, step):
+    p = getattr(od.datasets, name)(2, 0)
+    times = np.full(2000, 0.25 * p.horizon)
+    laws = [
+        od.datasets.simulate(p.drift_at, p.noise_at, p.start, times, step=h, random_state=seed)
+        for seed, h in enumerate((step, step / 2))
+    ]
+    assert_same_law(*laws)
+
+
+def test_dimensions():
+    for name, n in {"well_1d": 1, "noise_switch": 1, "tilted_well": 2, "well_ou": 3, "far_start": 3}.items():
+        assert getattr(od.datasets, name)(8, 0).X.shape == (8, n)
+    assert od.datasets.well_ou(8, 0, dimension=5).X.shape == (8, 5)
+    np.testing.assert_array_equal(od.datasets.well_ou(8, 0, dimension=5).start, [0.05, 0, 0, 0, 0])
+
+
+def test_landmarks_of_the_landscapes():
+    # no drift at the wells, barriers and ridges that the docstrings name
+    def at(name, *places):
+        return abs(getattr(od.datasets, name)(2, 0).drift_at(np.array(places))).max()
+
+    well, barrier = (1 + np.sqrt(3)) / 2, (np.sqrt(3) - 1) / 2
+    assert at("three_wells", [well, 0.0], [0.5 * barrier, np.sqrt(0.75) * barrier]) < 1e-12
+    assert at("mueller_brown", [-0.822, 0.624], [-0.558, 1.442], [0.623, 0.028]) < 0.02
+    assert at("ring", [0.9, 1.2]) < 1e-12
+    assert at("unequal_wells", [-0.1, 0.0]) < 0.3
