@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -104,10 +106,16 @@ def slope(f, x, h=1e-5):
     return np.stack([(f(x + step) - f(x - step)) / (2 * h) for step in steps], axis=1)
 
 
+@cache
+def made(name):
+    """60 samples of the process."""
+    return getattr(od.datasets, name)(60, 3)
+
+
 @pytest.mark.parametrize("name", PROCESSES)
 def test_processes(name):
     make = getattr(od.datasets, name)
-    p, again, other = make(60, 3), make(60, 3), make(60, 4)
+    p, again, other = made(name), make(60, 3), make(60, 4)
     assert (p.X == again.X).all()
     assert (p.times == again.times).all()
     assert not (p.X == other.X).any(axis=1).all()
@@ -130,7 +138,7 @@ def test_every_process_refuses_one_sample(name):
 
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_drift_is_the_gradient_of_the_ordering(name):
-    p = getattr(od.datasets, name)(200, 0)
+    p = made(name)
     np.testing.assert_allclose(slope(p.ordering_at, p.X), p.drift, atol=1e-6)
     assert (p.noise > 0).all()
     np.testing.assert_array_equal(p.ordering, p.ordering_at(p.X))
