@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -111,7 +112,7 @@ def snapshots(potential: str, start: str, same: bool, seed: int, particles: int 
     psi, rng = POTENTIALS[potential], np.random.default_rng(seed)
     draw = STARTS[start](psi, rng)
     slices = [draw(particles, rng)]
-    for before, now in zip(TIMES[:-1], TIMES[1:], strict=True):
+    for before, now in pairwise(TIMES):
         x, since = (slices[-1], before) if same else (draw(particles, rng), 0.0)
         slices.append(moved(psi, x, now - since, STEP, rng))
     X, times = np.concatenate([rng.permutation(x) for x in slices]), np.repeat(TIMES, particles)
