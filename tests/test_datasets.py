@@ -263,12 +263,12 @@ def test_starts_from_a_cloud_are_marked_samples(name):
 
 
 def test_well_snapshots_have_seven_times_and_a_gaussian_start():
-    p = od.datasets.well_snapshots(7000, 0)
+    p = od.datasets.well_snapshots(2800, 0)
     values, counts = np.unique(p.times, return_counts=True)
     np.testing.assert_allclose(values, np.arange(7) / 2)
-    assert (counts == 1000).all()
-    np.testing.assert_allclose(p.X[p.start].mean(axis=0), [0.05, 0], atol=4 * 0.15 / np.sqrt(1000))
-    np.testing.assert_allclose(p.X[p.start].std(axis=0), 0.15, rtol=4 / np.sqrt(2000))
+    assert (counts == 400).all()
+    np.testing.assert_allclose(p.X[p.start].mean(axis=0), [0.05, 0], atol=4 * 0.15 / np.sqrt(400))
+    np.testing.assert_allclose(p.X[p.start].std(axis=0), 0.15, rtol=4 / np.sqrt(800))
 
 
 def test_wide_start_relaxes_as_its_moments_say():
@@ -300,8 +300,8 @@ def assert_same_law(a, b):
 
 @pytest.mark.parametrize(("name", "step"), [("mueller_brown", 2e-4), ("bent_valley", 1e-3)])
 def test_half_the_step_has_the_same_law(name, step):
-    p = getattr(od.datasets, name)(2, 0)
-    times = np.full(2000, 0.25 * p.horizon)
+    p = made(name)
+    times = np.full(2000, 0.15 * p.horizon)
     laws = [
         od.datasets.simulate(p.drift_at, p.noise_at, p.start, times, step=h, random_state=seed)
         for seed, h in enumerate((step, step / 2))
@@ -311,15 +311,16 @@ def test_half_the_step_has_the_same_law(name, step):
 
 def test_dimensions():
     for name, n in {"well_1d": 1, "noise_switch": 1, "tilted_well": 2, "well_ou": 3, "far_start": 3}.items():
-        assert getattr(od.datasets, name)(8, 0).X.shape == (8, n)
-    assert od.datasets.well_ou(8, 0, dimension=5).X.shape == (8, 5)
-    np.testing.assert_array_equal(od.datasets.well_ou(8, 0, dimension=5).start, [0.05, 0, 0, 0, 0])
+        assert made(name).X.shape == (60, n)
+    p = od.datasets.well_ou(8, 0, dimension=5)
+    assert p.X.shape == (8, 5)
+    np.testing.assert_array_equal(p.start, [0.05, 0, 0, 0, 0])
 
 
 def test_landmarks_of_the_landscapes():
     # no drift at the wells, barriers and ridges that the docstrings name
     def at(name, *places):
-        return abs(getattr(od.datasets, name)(2, 0).drift_at(np.array(places))).max()
+        return abs(made(name).drift_at(np.array(places))).max()
 
     well, barrier = (1 + np.sqrt(3)) / 2, (np.sqrt(3) - 1) / 2
     assert at("three_wells", [well, 0.0], [0.5 * barrier, np.sqrt(0.75) * barrier]) < 1e-12
