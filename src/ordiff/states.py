@@ -182,6 +182,26 @@ class States:
         """The same states with neighbours up to this distance."""
         return replace(self, radius=radius, prebuilt_graph=None)
 
+    def derivatives(self, f: Array) -> tuple[Array, Array]:
+        """Gradient (N, d) and Hessian (N, d, d) of a function f (N,) at the states, by local quadratic polynomials in
+        tangent coordinates."""
+        N, d = len(self.points), self.dimension
+        k = min(N, 2 * _n_terms(d, 2))
+        gradient, hessian = np.empty((N, d)), np.empty((N, d, d))
+        for rows in _batches(N, k * max(self.points.shape[1], _n_terms(d, 2))):
+            distances, near = query_tree(self._tree, self.points[rows], k)
+            offsets = self.points[near] - self.points[rows, None, :]
+            frames = _frames(offsets, d)
+            u = offsets if frames is None else offsets @ frames
+            scale = distances[:, -1]
+            weight = np.exp(-2.0 * (distances / scale[:, None]) ** 2)
+            c = np.einsum("mtk,mk->mt", _coefficients(u / scale[:, None, None], weight, 2), f[near])
+            gradient[rows] = c[:, 1 : d + 1] / scale[:, None]
+            for place, (a, b) in enumerate(combinations_with_replacement(range(d), 2)):
+                second = c[:, d + 1 + place] * (2 if a == b else 1) / scale**2
+                hessian[rows, a, b] = hessian[rows, b, a] = second
+        return gradient, hessian
+
     def polynomials(self, X: Array) -> tuple[sp.csr_array, list[sp.csr_array]]:
         """B (m, N) of `observe`, and of the derivative along each coordinate, n matrices (m, N)."""
         m, n = X.shape
@@ -283,14 +303,18 @@ def _local_polynomial(u: Array, distances: Array, degree: int) -> tuple[Array, A
 
 def _least_squares(u: Array, weight: Array, degree: int) -> tuple[Array, Array]:
     """Weights of the value (M, k) and of the gradient (M, k, d) at 0 of a weighted polynomial fit in u (M, k, d)."""
+    d, coefficients = u.shape[2], _coefficients(u, weight, degree)
+    return coefficients[:, 0], coefficients[:, 1 : d + 1].transpose(0, 2, 1)
+
+
+def _coefficients(u: Array, weight: Array, degree: int) -> Array:
+    """Weights (M, terms, k) of the coefficients of a weighted polynomial fit in u (M, k, d)."""
     Phi = _monomials(u, degree)
     weighted = Phi * weight[:, :, None]
     A = Phi.transpose(0, 2, 1) @ weighted
     ridge = 1e-9 * np.trace(A, axis1=1, axis2=2)[:, None, None] * np.eye(A.shape[1])
     ridge[:, 0, 0] = 0.0  # constants are reproduced exactly
-    coefficients = np.linalg.solve(A + ridge, weighted.transpose(0, 2, 1))
-    d = u.shape[2]
-    return coefficients[:, 0], coefficients[:, 1 : d + 1].transpose(0, 2, 1)
+    return np.linalg.solve(A + ridge, weighted.transpose(0, 2, 1))
 
 
 def _projected(X: Array, Y: Array, d: int) -> Array:
@@ -361,13 +385,32 @@ def _jittered(X: Array, rows: NDArray[np.intp], r8: Array, d: int, spacing: floa
 
 def _poisson_disk(candidates: Array, spacing: float) -> Array:
     """The candidates, in their order, that are no nearer than ``spacing`` to one taken before."""
+    return candidates[_taken_apart(candidates, spacing)]
+
+
+def _taken_apart(candidates: Array, spacing: float) -> NDArray[np.bool_]:
+    """Which of the candidates `_poisson_disk` takes, (m,)."""
     tree = _kd_tree(candidates)
     near = tree.query_pairs(spacing, output_type="ndarray")
     m = len(candidates)
     A = sp.csr_array((np.ones(len(near), bool), (near[:, 1], near[:, 0])), shape=(m, m))  # earlier ones of each
     taken = np.ones(m, bool)
     graph_loops.take_greedily(A.indptr, A.indices, taken)
-    return candidates[taken]
+    return taken
+
+
+def thinned(states: States, most: int) -> NDArray[np.intp]:
+    """About as many of the states as ``most``, or fewer, spread evenly."""
+    N = len(states.points)
+    if most >= N:
+        return np.arange(N)
+    order = np.random.default_rng(0).permutation(N)
+    spacing = states.spacing * (N / most) ** (1 / states.dimension)
+    while True:
+        taken = np.sort(order[_taken_apart(states.points[order], spacing)])
+        if len(taken) <= most:
+            return np.asarray(taken)
+        spacing *= 1.05
 
 
 def _lloyd(points: Array, candidates: Array, fixed: int) -> Array:

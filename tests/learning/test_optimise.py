@@ -49,7 +49,7 @@ def test_optimum_does_not_depend_on_the_start(chain) -> None:
         assert solution.decrement < 0.05
         ends.append(solution.a)
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-4)
-    assert solution.problem.curvature(solution.fisher).shape == (6, 6)
+    assert solution.problem.curvature(solution.fisher, solution.a).shape == (6, 6)
 
 
 def test_information_of_some_coefficients_is_part_of_the_whole(two_blocks) -> None:
@@ -70,7 +70,7 @@ def test_information_is_that_of_some_samples_where_there_are_many(two_blocks, mo
 @pytest.mark.parametrize("dense", [True, False])
 def test_coefficients_that_are_not_free_stay(two_blocks, dense) -> None:
     problem, a = two_blocks
-    matrix = problem.curvature(problem.information(a)) if dense else first_metric(problem)
+    matrix = problem.curvature(problem.information(a), a) if dense else first_metric(problem, a)
     free = np.arange(7) != 2
     evaluations = Evaluations()
     b, loss = minimise(problem, a, matrix, evaluations, 100, 1e-12, free)
@@ -150,7 +150,7 @@ def test_a_run_aside_has_losses_of_its_own() -> None:
 def test_a_solution_carries_what_is_known_of_it(two_blocks, monkeypatch) -> None:
     problem, a = two_blocks
     solution = optimise(problem, a, Evaluations(), auto=(True, True))
-    C = np.linalg.inv(60 * (solution.problem.information(solution.a) + np.diag(solution.problem.penalty())))
+    C = np.linalg.inv(60 * (solution.problem.information(solution.a) + np.diag(solution.problem.penalty(solution.a))))
     np.testing.assert_allclose(solution.covariance, C, rtol=1e-5, atol=1e-8)
     np.testing.assert_array_equal(solution.covariance, solution.covariance.T)
     assert solution.loss == solution.problem.value_and_gradient(solution.a)[0]
@@ -164,7 +164,7 @@ def test_where_only_some_are_at_an_optimum(two_blocks) -> None:
     """The nats that a Newton step of the free ones would gain; the others count in the covariance alone."""
     problem, a = two_blocks
     free = np.arange(7) < 4
-    b, _ = minimise(problem, a, problem.curvature(problem.information(a)), Evaluations(), 100, 1e-12, free)
+    b, _ = minimise(problem, a, problem.curvature(problem.information(a), a), Evaluations(), 100, 1e-12, free)
     some, whole = (solution_at(problem, b, Evaluations(), free=which) for which in (free, None))
     assert some.decrement < 1e-3 < whole.decrement
     np.testing.assert_array_equal(some.covariance, whole.covariance)

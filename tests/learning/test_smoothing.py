@@ -14,6 +14,7 @@ from ordiff.learning.parameters import ParameterBlock, Parameters
 from ordiff.learning.smoothing import penalty_matrix, updated_strengths
 
 M = 200.0
+A0 = np.zeros(9)  # these penalties are the same everywhere
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def parameters(rng):
 def posterior(parameters, rng):
     """Coefficients and the covariance H⁻¹, H = m(F + 2λA)."""
     root = rng.normal(size=(9, 9))
-    H = M * (root @ root.T + np.eye(9) + np.diag(penalty_matrix(parameters)))
+    H = M * (root @ root.T + np.eye(9) + np.diag(penalty_matrix(parameters, A0)))
     return 0.1 * rng.normal(size=9), np.linalg.inv(H)
 
 
@@ -75,7 +76,7 @@ def test_a_strength_changes_by_a_bounded_factor(parameters, posterior):
 def test_where_all_is_known_from_the_penalty_a_little_is_used(parameters, posterior):
     """With a posterior as wide as its prior no coefficient is used, and the strength stays positive."""
     a, _ = posterior
-    prior = np.diag(np.divide(1, M * penalty_matrix(parameters), where=penalty_matrix(parameters) > 0, out=np.zeros(9)))
+    prior = np.diag(np.divide(1, M * penalty_matrix(parameters, A0), where=penalty_matrix(parameters, A0) > 0, out=np.zeros(9)))
     new = updated_strengths(parameters, a, prior, M, (True, False, False))
     rough = parameters.blocks[0].roughness(a[:5])[0]
     assert new.blocks[0].strength == pytest.approx(max(0.1 / (2 * M * rough), 0.2 / 30))
@@ -109,7 +110,7 @@ def test_the_strength_of_an_optimum_is_a_fixed_point(chain):
 
 def test_penalties_are_a_diagonal_where_they_can_be(parameters):
     np.testing.assert_allclose(
-        penalty_matrix(parameters), [0, 0, 2 * 0.2, 2 * 0.2 * 4, 2 * 0.2 * 9, 0, 1.0, 2.0, 3.0], rtol=1e-14
+        penalty_matrix(parameters, A0), [0, 0, 2 * 0.2, 2 * 0.2 * 4, 2 * 0.2 * 9, 0, 1.0, 2.0, 3.0], rtol=1e-14
     )
 
 
@@ -118,9 +119,9 @@ def test_penalties_are_the_second_derivative_of_roughness(parameters, rng, monke
     root = rng.normal(size=(5, 5))
     full = replace(parameters.blocks[0], penalty=kind(root @ root.T))
     mixed = replace(parameters, blocks=(full, *parameters.blocks[1:]))
-    matrix = penalty_matrix(mixed)
+    matrix = penalty_matrix(mixed, A0)
     a = rng.normal(size=9)
     cost = sum(b.strength * b.roughness(a[part])[0] for b, part in zip(mixed.blocks, mixed.slices, strict=True))
     assert 0.5 * a @ matrix @ a == pytest.approx(cost, rel=1e-12)
     monkeypatch.setattr("ordiff.learning.smoothing._MOST_DENSE", 8)  # too large: its diagonal
-    np.testing.assert_allclose(penalty_matrix(mixed), np.diag(matrix), rtol=1e-14)
+    np.testing.assert_allclose(penalty_matrix(mixed, A0), np.diag(matrix), rtol=1e-14)

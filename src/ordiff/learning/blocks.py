@@ -16,9 +16,10 @@ from ordiff.kernel.ordering import Ordering, Tabulated, as_orderings
 from ordiff.learning.data import Snapshots
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.parameters import ParameterBlock, Parameters
-from ordiff.learning.penalties import GradientPenalty, LaplacianPenalty
+from ordiff.learning.penalties import GradientPenalty, LaplacianPenalty, RelativeRoughness
 from ordiff.learning.result import FittedChain
 from ordiff.learning.settings import FitSettings
+from ordiff.learning.splines import MOST_DIMENSIONS, SplineBasis
 from ordiff.spectral import smooth_basis
 from ordiff.states import States
 
@@ -29,6 +30,8 @@ _BASIS = 120
 _POWER = 3
 # Smoothness to start from, in units of the support's size and of the noise.
 _START_ORDERING, _START_NOISE = 9e-10, 4.5e-8
+# The same of splines, whose units are their own; and of the lower derivatives of the noise: first nearly constant.
+_START_SPLINE_ORDERING, _START_SPLINE_NOISE, _START_LOWER = 1e-10, 1e-9, 1e-2
 # The least noise that states resolve: a step of this many spacings. With less the chain would stay where it is.
 _RESOLVED = 1 / 5
 # Regularisation of values on the samples: the paper's.
@@ -81,17 +84,22 @@ class GivenOrderings:
 
 @dataclass(frozen=True, eq=False)
 class _Basis:
-    """Smooth functions on the states, (N, K), and the roughness of each, (K,)."""
+    """Smooth functions on the states, (N, K), the first constant, and the roughness of each, (K,)."""
 
     functions: Array
     penalty: Array
+    spline: SplineBasis | None = None
 
     @classmethod
-    def on(cls, settings: FitSettings, states: States) -> _Basis | None:
+    def on(cls, settings: FitSettings, states: States, coarse: bool) -> _Basis | None:
         N, basis = len(states.points), settings.smoothness.basis
         if basis is None:
             return None
-        K = min(_BASIS, max(4, N // 5)) if basis == "auto" else basis
+        flat = states.points.shape[1] == states.dimension <= MOST_DIMENSIONS and not states.are_samples
+        K = min(_BASIS, N // 3 if flat else max(4, N // 5)) if basis == "auto" else basis
+        if flat and not coarse and 2 * (states.dimension + 1) * (states.dimension + 2) <= K:
+            spline = SplineBasis(states, min(K, N - 2))
+            return cls(spline.functions, (spline.rows**2).sum(axis=0), spline)
         found = smooth_basis(short_edges(states), min(K, N - 2), states.volumes, dimension=states.dimension)
         return cls(found.functions, found.values**_POWER)
 
@@ -126,11 +134,21 @@ class _Builder:
         if self.basis is None:
             penalty = _gradient_matrix(self.states)
             return ParameterBlock("ordering", None, penalty=penalty, strength=strength, unit=unit), l - l.mean()
+        if self.basis.spline is not None:
+            return self._spline_ordering(self.basis.spline, l - np.average(l, weights=v))
         extra = _quadratics(self.states)
         U = np.hstack([self.basis.functions[:, 1:], extra])
         penalty = np.concatenate([self.basis.penalty[1:], np.zeros(extra.shape[1])])
         block = ParameterBlock("ordering", U, penalty=penalty, strength=strength, unit=unit)
         return block, _coefficients(U, l - np.average(l, weights=v), v, penalty)  # U has no constant
+
+    def _spline_ordering(self, spline: SplineBasis, l: Array) -> Built:
+        D = spline.rows[:, 1:]
+        relative = RelativeRoughness(D, spline.at, spline.n_free - 1)
+        strength = self.strength("ordering", _START_SPLINE_ORDERING, _PAPER_ORDERING)
+        U = spline.functions[:, 1:]
+        block = ParameterBlock("ordering", U, strength=strength, unit=self.rho**2, relative=relative)
+        return block, _coefficients(U, l, self.states.volumes, (D**2).sum(axis=0))
 
     def speed(self, target: str, index: int) -> Built:
         """Of a given ordering, global ("speed") or local ("local_speed")."""
@@ -148,13 +166,19 @@ class _Builder:
         centre = float(np.log(rho).mean())
         if self.settings.noise == "constant":
             return ParameterBlock("noise", self.ones, centre=centre), np.array([centre])
-        strength = self.strength("noise", _START_NOISE * self.size ** (2 * _POWER), _PAPER_NOISE)
+        first = _START_NOISE * self.size ** (2 * _POWER)
+        if self.basis is not None and self.basis.spline is not None:
+            first = _START_SPLINE_NOISE
+        strength = self.strength("noise", first, _PAPER_NOISE)
         if self.basis is None:
             penalty = _laplacian_matrix(states, self.base.eps)
             return ParameterBlock("noise", None, centre=centre, penalty=penalty, strength=strength), np.log(rho)
         floor = 0.0 if states.are_samples else _RESOLVED * states.spacing / np.sqrt(self.base.eps)
         U, penalty = self.basis.functions, self.basis.penalty
-        block = ParameterBlock("noise", U, centre=centre, penalty=penalty, strength=strength, floor=floor)
+        lower: tuple[tuple[Array, float], ...] = ()
+        if self.basis.spline is not None and self.settings.smoothness.noise == "auto":
+            lower = tuple((A, _START_LOWER) for A in self.basis.spline.lower)
+        block = ParameterBlock("noise", U, centre=centre, penalty=penalty, strength=strength, floor=floor, lower=lower)
         return block, _coefficients(U, block.exponent(rho), states.volumes, penalty)
 
     def eps(self) -> Built:
@@ -185,10 +209,11 @@ def parametrise(
     given: GivenOrderings,
     before: FittedChain | None,
     rho: float,
+    coarse: bool,
 ) -> tuple[Parameters, Array]:
     """The blocks to be learned, and their first coefficients; from what was learned ``before``, or a guess ``rho``."""
     base = _base_dynamics(settings, data, states, eps, given, before, rho)
-    builder = _Builder(settings, states, base, _Basis.on(settings, states), rho)
+    builder = _Builder(settings, states, base, _Basis.on(settings, states, coarse), rho)
     blocks, starts = zip(*builder.all(len(base.orderings), len(given.local)), strict=True)
     return Parameters(blocks, base, settings.alpha), np.concatenate(starts)
 

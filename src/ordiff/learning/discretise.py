@@ -26,6 +26,8 @@ from ordiff.states import States
 
 # The spacing of states in standard deviations of a step where the noise is low, in two dimensions.
 _SPACING = 1.05
+# The spacing of states in standard deviations of the narrowest density that the drift can hold together.
+_WIDTH = 0.6
 # The graph's radius in standard deviations of a step where the noise is high, and the most neighbours it may have.
 REACH, _MOST_NEIGHBORS = 4.0, 400
 # States of the coarse chain; steps within the horizon of either chain.
@@ -169,7 +171,8 @@ def _spacing(settings: FitSettings, data: Snapshots, coarse: FittedChain, eps: f
     states, d = coarse.states, coarse.states.dimension
     finest = states.spacing * (len(states.points) / _most_states(settings, data)) ** (1 / d)
     coarsest = max(finest, states.spacing * (len(states.points) / 200) ** (1 / d))
-    return float(np.clip(_spacing_factor(d) * np.sqrt(eps) * low, finest, coarsest))
+    width = low / np.sqrt(2 * _fastest(data, coarse))  # of the density where the drift holds the process together
+    return float(np.clip(min(_spacing_factor(d) * np.sqrt(eps) * low, _WIDTH * width), finest, coarsest))
 
 
 def _most_states(settings: FitSettings, data: Snapshots) -> int:

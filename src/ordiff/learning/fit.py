@@ -140,7 +140,7 @@ def learn(
     given = GivenOrderings.of(settings, data, states)
     likelihood = likelihood_on(settings, used, states, eps, given.differences(states.graph))
     rho = first_noise(settings, data, states.dimension) if rho is None else rho
-    parameters, a = parametrise(settings, data, states, eps, given, before, rho)
+    parameters, a = parametrise(settings, data, states, eps, given, before, rho, coarse=updates == 1)
     problem = PenalisedLikelihood(likelihood, parameters, used.weights)
     if settings.smoothness.action > 0:
         tangents = TangentSpaces.fit(states.graph, usual_neighbors(states.graph, 12), dimension=states.dimension)
@@ -242,8 +242,7 @@ def _auto_blocks(smoothness: Smoothness, parameters: Parameters) -> tuple[bool, 
     """Whether the strength of each block is to be chosen; that of values is the paper's."""
     return tuple(
         (smoothness.noise if block.target == "noise" else smoothness.ordering) == "auto"
-        and block.penalty is not None
-        and block.penalty.ndim == 1
+        and (block.relative is not None or (block.penalty is not None and block.penalty.ndim == 1))
         for block in parameters.blocks
     )
 
@@ -291,7 +290,7 @@ def _confirmed(
     """The best optimum of several starts, and whether all of them end at the same."""
     problem, solver = solution.problem, settings.solver
     rng = np.random.default_rng(settings.random_state)
-    matrix = problem.curvature(solution.fisher) if curvature else first_metric(problem)
+    matrix = problem.curvature(solution.fisher, solution.a) if curvature else first_metric(problem, solution.a)
     best, same = solution, True
     for _ in range(solver.n_starts - 1):
         a, beside = _elsewhere(solution, rng), evaluations.aside()

@@ -12,7 +12,7 @@ from ordiff._validation import Array
 from ordiff.learning.optimise import Evaluations, Mask, PenalisedLikelihood, Solution, minimise, solution_at
 
 # Directions in which a field is moved to the optimum of its marginal likelihood.
-_LOOSEST = 8
+_LOOSEST = 7
 # Iterations of L-BFGS for the other coefficients: they follow from a point near their optimum.
 _ITERATIONS = 60
 
@@ -26,15 +26,15 @@ def log_volume(problem: PenalisedLikelihood, a: Array, free: Mask, information: 
     """
     p = problem.parameters
     F = _information(problem, a, free) if information is None else information
-    curvature = problem.curvature(F)[np.ix_(free, free)]
+    curvature = problem.curvature(F, a)[np.ix_(free, free)]
     volume = 0.5 * float(np.linalg.slogdet(curvature)[1])
-    level = float(np.log(p.dynamics(a).noise).mean())
-    unpenalised = sum(
-        np.count_nonzero(block.penalty == 0)
-        for block in p.blocks
-        if block.target == "ordering" and block.penalty is not None and block.penalty.ndim == 1
-    )
-    return volume + 2 * unpenalised * level
+    level, noise = float(np.log(p.dynamics(a).noise).mean()), p.noise(a)
+    for block in p.blocks:
+        if block.relative is not None:
+            volume += 2 * block.relative.n_free * level - block.relative.log_volume(noise)
+        elif block.target == "ordering" and block.penalty is not None and block.penalty.ndim == 1:
+            volume += 2 * np.count_nonzero(block.penalty == 0) * level
+    return volume
 
 
 def _information(problem: PenalisedLikelihood, a: Array, free: Mask) -> Array:
@@ -54,7 +54,7 @@ def maximize_marginal(solution: Solution, at: int, evaluations: Evaluations, tol
 
     problem, free = solution.problem, np.ones(solution.a.size, bool)
     free[at] = False
-    matrix = problem.curvature(solution.fisher)
+    matrix = problem.curvature(solution.fisher, solution.a)
     found: dict[float, Array] = {}
     best = (np.inf, solution)
 
@@ -79,24 +79,26 @@ def marginal_newton_step(solution: Solution, part: slice, evaluations: Evaluatio
     """The same for the coefficients ``part`` of a field: one Newton step on their marginal likelihood.
 
     Its curvature is C⁻¹, C their posterior covariance, and its slope at the joint optimum that of `log_volume`, by
-    differences along the `_LOOSEST` directions in which the field is known least and the others follow it. A step that
-    gains nothing is made shorter, and at last not at all.
+    differences along the field's level, its first coefficient, and the `_LOOSEST` directions in which it is known
+    least; all others follow. A step that gains nothing is made shorter, and at last not at all.
     """
     problem, C, F = solution.problem, solution.covariance, solution.fisher
     assert C is not None
     values, vectors = np.linalg.eigh(C[part, part])
-    loosest = np.argsort(values)[::-1][:_LOOSEST]
-    variances, V = values[loosest], vectors[:, loosest]
-    follow = C[:, part] @ (V / variances)  # (K, directions); V itself in the rows of the part
+    precision = (vectors / values) @ vectors.T
+    level = np.eye(len(values))[:, :1]
+    V = np.hstack([level, vectors[:, np.argsort(values)[::-1][:_LOOSEST]]])
+    follow = C[:, part] @ (precision @ V)  # (K, directions); V itself in the rows of the part
+    S = np.linalg.inv(V.T @ precision @ V)  # covariance of the field restricted to these directions
     free = np.ones(solution.a.size, bool)
     free[part] = False
-    deviations = np.sqrt(variances)
+    deviations = np.sqrt(np.diag(S))
     here, ahead = log_volume(problem, solution.a, free, F), 0.3 * deviations
     volumes = [log_volume(problem, solution.a + h * along, free) for along, h in zip(follow.T, ahead, strict=True)]
     slopes = (np.array(volumes) - here) / ahead
-    step = np.clip(-variances * slopes, -2 * deviations, 2 * deviations)
+    step = np.clip(-S @ slopes, -2 * deviations, 2 * deviations)
     evaluations.restart()
-    matrix = problem.curvature(F)
+    matrix = problem.curvature(F, solution.a)
     for share in (1.0, 0.5, 0.25):
         start = solution.a + share * follow @ step
         a, loss = minimise(problem, start, matrix, evaluations, _ITERATIONS, tol, free)
@@ -114,7 +116,7 @@ def profile_nats(solution: Solution, at: int, values: Array, evaluations: Evalua
     problem, free = solution.problem, np.ones(solution.a.size, bool)
     free[at] = False
     F = solution.fisher
-    matrix, width = problem.curvature(F), log_volume(problem, solution.a, free, F)
+    matrix, width = problem.curvature(F, solution.a), log_volume(problem, solution.a, free, F)
     nats, known = np.empty(values.size), {float(solution.a[at]): solution.a}
     for place in np.argsort(np.abs(values - solution.a[at])):
         x = float(values[place])

@@ -71,16 +71,12 @@ class PenalisedLikelihood:
                 slopes=(by.slopes[0] + s * d_slope, *by.slopes[1:]),
                 noise=by.noise + s * d_rho,
             )
-        gradient = p.gradient(a, by)
-        for block, part in zip(p.blocks, p.slices, strict=True):
-            R, d = block.roughness(a[part])
-            value += block.strength * R
-            gradient[part] += block.strength * d
-        return float(value), gradient
+        roughness, d_roughness = p.roughness(a)
+        return float(value + roughness), p.gradient(a, by) + d_roughness
 
-    def penalty(self) -> Array:
+    def penalty(self, a: Array) -> Array:
         """2λA over all coefficients, (K, K), or (K,) when it is diagonal or too large."""
-        return penalty_matrix(self.parameters)
+        return penalty_matrix(self.parameters, a)
 
     def information(self, a: Array, without: str = "") -> Array:
         """F, the Fisher information a sample, (K, K): the mean outer product of the exact scores; ``without`` the
@@ -93,9 +89,9 @@ class PenalisedLikelihood:
         w = self.weights if rows is None else self.weights[rows]
         return np.asarray(J.T @ (J * (w / w.sum())[:, None]))
 
-    def curvature(self, F: Array) -> Array:
-        """F and the penalties, (K, K), with 10⁻⁴ more in the units of every coefficient, so that none is without."""
-        return _plus(as_square(self.penalty()) + F, 1e-4 / self.parameters.units**2)
+    def curvature(self, F: Array, a: Array) -> Array:
+        """F and the penalties at a, (K, K), with 10⁻⁴ more in the units of every coefficient: none is without."""
+        return _plus(as_square(self.penalty(a)) + F, 1e-4 / self.parameters.units**2)
 
 
 class Evaluations:
@@ -233,7 +229,7 @@ def optimise(
     try:
         if not curvature:
             return _first_order_optimum(problem, a, evaluations, max_iter, tol)
-        matrix, n_updates = first_metric(problem), updates if any(auto) else 0
+        matrix, n_updates = first_metric(problem, a), updates if any(auto) else 0
         for round_ in range(n_updates + 2):
             # the first metric knows only the penalties: no need to go all the way in it
             a, loss = minimise(problem, a, matrix, evaluations, min(max_iter, 100) if round_ == 0 else max_iter, tol)
@@ -247,7 +243,7 @@ def optimise(
                 evaluations.restart()
             elif solution.decrement < _NATS:
                 break
-            matrix = problem.curvature(solution.fisher)
+            matrix = problem.curvature(solution.fisher, a)
         return solution
     except KeyboardInterrupt:
         best = solution if evaluations.best is None else replace(solution, a=evaluations.best, loss=evaluations.lowest)
@@ -257,7 +253,7 @@ def optimise(
 def _first_order_optimum(
     problem: PenalisedLikelihood, a: Array, evaluations: Evaluations, max_iter: int, tol: float
 ) -> Solution:
-    matrix = first_metric(problem)
+    matrix = first_metric(problem, a)
     a, loss = minimise(problem, a, matrix, evaluations, max_iter, tol)
     _, g = evaluations(problem, a)
     newton = g / matrix if matrix.ndim == 1 else np.asarray(cho_solve(cho_factor(matrix), g))
@@ -274,7 +270,7 @@ def solution_at(
 ) -> Solution:
     """The solution at coefficients a, an optimum of those that are ``free`` (all)."""
     F = problem.information(a) if information is None else information
-    H = problem.n_samples * _ridged(as_square(problem.penalty()) + F, problem.parameters.units)
+    H = problem.n_samples * _ridged(as_square(problem.penalty(a)) + F, problem.parameters.units)
     inverse = np.linalg.inv(H)
     covariance = 0.5 * (inverse + inverse.T)
     value, g = evaluations(problem, a)
@@ -286,7 +282,7 @@ def solution_at(
     return Solution(a, problem, value if loss is None else loss, F, covariance, decrement)
 
 
-def first_metric(problem: PenalisedLikelihood) -> Array:
+def first_metric(problem: PenalisedLikelihood, a: Array) -> Array:
     """A guess of the curvature: penalties, and a little by each coefficient. That by the logarithm of a whole field is
     known to be about 1, and a first step that is too long for it would lose all samples."""
     p = problem.parameters
@@ -294,7 +290,7 @@ def first_metric(problem: PenalisedLikelihood) -> Array:
     for block, part in zip(p.blocks, p.slices, strict=True):
         if block.positive and block.basis is not None:
             out[part] = np.mean(block.basis**2, axis=0)
-    return _plus(problem.penalty(), out)
+    return _plus(problem.penalty(a), out)
 
 
 def _ridged(H: Array, units: Array) -> Array:

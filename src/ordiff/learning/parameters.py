@@ -17,6 +17,7 @@ import numpy as np
 
 from ordiff._validation import Array
 from ordiff.learning.likelihood import Dynamics, DynamicsGradient
+from ordiff.learning.penalties import RelativeRoughness
 from ordiff.learning.scores import Directions
 
 # The quantities that can be learned.
@@ -31,7 +32,8 @@ class ParameterBlock:
 
     basis: U (N, K); None for values, one coefficient a state. ``centre`` (a number or (N,)) is the logarithm of what a
     positive quantity is near, ``floor`` what it stays above. penalty: (K, K) or (K,), the quadratic form A of the
-    regulariser aᵀA a. unit: the size of a coefficient that makes a difference, ρ² for an ordering.
+    regulariser aᵀA a; or ``relative``, that of an ordering relative to the noise. unit: the size of a coefficient that
+    makes a difference, ρ² for an ordering.
     """
 
     target: str
@@ -42,6 +44,8 @@ class ParameterBlock:
     strength: float = 0.0
     unit: float = 1.0
     floor: float = 0.0
+    relative: RelativeRoughness | None = None
+    lower: tuple[tuple[Array, float], ...] = ()  # further quadratic forms (K, K), with their strengths
 
     @property
     def positive(self) -> bool:
@@ -187,6 +191,31 @@ class Parameters:
                 case _:
                     raise ValueError(f"scores by {block.target} are not available.")
         return Directions(noise=noise, **{name: tuple(parts) for name, parts in found.items()})
+
+    def roughness(self, a: Array) -> tuple[float, Array]:
+        """All regularisers with their strengths, and the derivative by the coefficients."""
+        value, out = 0.0, np.zeros_like(a)
+        for block, part in zip(self.blocks, self.slices, strict=True):
+            for A, strength in block.lower:
+                value += strength * float(a[part] @ A @ a[part])
+                out[part] += 2 * strength * (A @ a[part])
+            if block.relative is None:
+                R, d = block.roughness(a[part])
+            else:
+                R, d, by_noise = block.relative.value_and_gradient(a[part], self.noise(a))
+                found = self.part("noise")
+                if found is not None:
+                    noise_block, noise_part = found
+                    slope = noise_block.field(a[noise_part])[1]
+                    out[noise_part] += block.strength * noise_block.pull(by_noise, slope)
+            value += block.strength * R
+            out[part] += block.strength * d
+        return value, out
+
+    def noise(self, a: Array) -> Array:
+        """The noise of these coefficients, (N,)."""
+        found = self.part("noise")
+        return self.base.noise if found is None else found[0].field(a[found[1]])[0]
 
     def part(self, target: str) -> tuple[ParameterBlock, slice] | None:
         """The first block of a target, and its coefficients."""

@@ -3,6 +3,7 @@
     GradientPenalty     Σ_i w_i ‖∇f‖²            f on the samples (or states)
     LaplacianPenalty    Σ_i w_i (L f)²
     ActionPenalty       Σ_i w_i ‖(τ/κ)∇l‖²/ρ²    of a drift and a noise together (Onsager–Machlup)
+    RelativeRoughness   Σ_r (D_r a)²/ρ_r⁴        of the coefficients of an ordering, relative to the local noise
 
 The weights w of the samples are 1/m unless given: then R = ∫ … q dx. With the volumes of the states as weights it is
 ∫ … dx. The first two are quadratic, R(f) = ‖B f‖² = fᵀA f with a sparse ``root`` B and ``matrix`` A. Multiplying by
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _validation
 from ordiff._parallel import cached_property
@@ -99,6 +100,41 @@ class ActionPenalty:
     @cached_property
     def _transposed(self) -> sp.csr_array:
         return sp.csr_array(self.gradients.T)
+
+
+@dataclass(frozen=True, eq=False)
+class RelativeRoughness:
+    """R(a, ρ) = Σ_r (D a)_r²/ρ_r⁴, the roughness of an ordering in units of the noise where it is.
+
+    In a well the samples show l/ρ² alone. A roughness of l itself would pull l down there, and ρ² with it.
+    """
+
+    rows: Array  # D (R, K): weighted derivatives of the functions
+    at: NDArray[np.intp]  # (R,) the state of each row
+    n_free: int  # so many of the first functions are without roughness
+
+    def relative_rows(self, noise: Array) -> Array:
+        """D/ρ², (R, K)."""
+        return self.rows / noise[self.at, None] ** 2
+
+    def value_and_gradient(self, a: Array, noise: Array) -> tuple[float, Array, Array]:
+        """R, and its derivatives by the coefficients (K,) and by the noise (N,)."""
+        rho = noise[self.at]
+        y = (self.rows @ a) / rho**2
+        by_noise = np.asarray(np.bincount(self.at, -4 * y**2 / rho, noise.size), dtype=np.float64)
+        return float(y @ y), 2.0 * (self.rows.T @ (y / rho**2)), by_noise
+
+    def jacobian(self, a: Array, noise: Array, noise_directions: Array | None) -> tuple[Array, Array | None]:
+        """∂y/∂a (R, K) of y = D a/ρ², and ∂y/∂b (R, K_b) for changes ``noise_directions`` (N, K_b) of the noise."""
+        J = self.relative_rows(noise)
+        if noise_directions is None:
+            return J, None
+        return J, (-2 * (J @ a) / noise[self.at])[:, None] * noise_directions[self.at]
+
+    def log_volume(self, noise: Array) -> float:
+        """½ log det JᵀJ of the functions with roughness."""
+        J = self.relative_rows(noise)[:, self.n_free :]
+        return 0.5 * float(np.linalg.slogdet(J.T @ J)[1])
 
 
 def _like(value: Any, derivative: Array) -> Any:

@@ -15,9 +15,11 @@ from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
 from ordiff.learning.optimise import Solution
-from ordiff.learning.transition import ChainPattern, TransitionParameters
 from ordiff.operator import MarkovOperator
 from ordiff.states import States
+
+# εH is no larger than this where an ordering is read: beyond it the kernel has no finite row sum.
+_STEEPEST = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,23 +160,15 @@ def read_ordering(states: States, dynamics: Dynamics) -> Array:
     """The ordering of the process from that of the chain, (N,): l + ½ρ² log(Z/Z_0), 0 at the start.
 
     The kernel is an implicit Euler step, so that a fitted l is off by about ½ε‖∇l‖²/2; see FORMULAS section 8, the
-    line. Z and Z_0 are the row sums of the kernel with and without the ordering.
+    line. Z and Z_0 are the row sums of the kernel with and without the ordering, where the data have no edge, which
+    would cut them unequally: log(Z/Z_0) = ½ε gᵀ(I − εH)⁻¹g/ρ² − ½ log det(I − εH), with g and H gradient and
+    Hessian of l.
     """
-    pattern, l, slope = ChainPattern(states.graph), dynamics.orderings[0], dynamics.slopes[0]
-    inner = pattern.inner
-    without = TransitionParameters(
-        dynamics.eps, inner(dynamics.noise), np.empty((0, l.size)), np.empty((0, l.size)), np.empty((0, l.size)),
-        inner(np.log(states.volumes)), 0.0,
-    )  # fmt: skip
-    with_ordering = TransitionParameters(
-        without.eps, without.noise, inner(l)[None], inner(slope)[None], without.local_slopes, without.log_weight, 0.0
-    )
-    log_Z, log_Z0 = (_log_row_sums(pattern, parameters) for parameters in (with_ordering, without))
-    read = l + 0.5 * dynamics.noise**2 * pattern.outer(log_Z - log_Z0) / slope
+    l, slope = dynamics.orderings[0], dynamics.slopes[0]
+    g, H = states.derivatives(slope * l if np.ptp(slope) > 0 else slope[0] * l)
+    values, vectors = np.linalg.eigh(dynamics.eps * H)
+    left = 1 - np.minimum(values, _STEEPEST)
+    along = np.einsum("ijk,ij->ik", vectors, g)
+    log_ratio = 0.5 * dynamics.eps * (along**2 / left).sum(axis=1) / dynamics.noise**2 - 0.5 * np.log(left).sum(axis=1)
+    read = l + 0.5 * dynamics.noise**2 * log_ratio / slope
     return np.asarray(read - states.start @ read)
-
-
-def _log_row_sums(pattern: ChainPattern, parameters: TransitionParameters) -> Array:
-    out = np.zeros(pattern.n)
-    pattern.rows.transition(parameters, parameters.eps, log_sum=out)
-    return out

@@ -3,6 +3,8 @@
 With H = m(F + 2λA) the posterior precision of the coefficients, Fellner–Schall sets each strength to
 
     λ ← (rank A − 2λm tr(H⁻¹A)) / (2m aᵀA a)
+
+With several penalties on the same coefficients, S = Σ λ_j A_j, the rank is λ_j tr(S⁺A_j) for each of them.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from ordiff._validation import Array
-from ordiff.learning.parameters import Parameters
+from ordiff.learning.parameters import ParameterBlock, Parameters
 
 # Up to this many coefficients the penalty matrix is dense.
 _MOST_DENSE = 6_000
@@ -20,21 +22,44 @@ _MOST_DENSE = 6_000
 _LARGEST_CHANGE, _SMALLEST_CHANGE = 30.0, 0.05
 
 
-def penalty_matrix(parameters: Parameters) -> Array:
-    """2λA over all coefficients, (K, K), or (K,) when it is diagonal or too large."""
+def penalty_matrix(parameters: Parameters, a: Array) -> Array:
+    """2λA over all coefficients, (K, K), or (K,) when it is diagonal or too large.
+
+    For a roughness relative to the noise it is 2λJᵀJ, J the derivative of its terms by all coefficients, at a.
+    """
     p = parameters
-    dense = p.size <= _MOST_DENSE and any(b.penalty is not None and b.penalty.ndim == 2 for b in p.blocks)
+    dense = p.size <= _MOST_DENSE and any(
+        b.relative is not None or b.lower or (b.penalty is not None and b.penalty.ndim == 2) for b in p.blocks
+    )
     out = np.zeros((p.size, p.size)) if dense else np.zeros(p.size)
     for block, part in zip(p.blocks, p.slices, strict=True):
         A = block.penalty
+        if block.relative is not None:
+            out += _relative_matrix(p, block, part, a)
+        for lower, strength in block.lower:
+            out[part, part] += 2 * strength * lower
         if A is None:
             continue
         if dense:
             full = np.diag(A) if A.ndim == 1 else (A.toarray() if hasattr(A, "toarray") else A)
-            out[part, part] = 2 * block.strength * full
+            out[part, part] += 2 * block.strength * full
         else:
             out[part] = 2 * block.strength * (A if A.ndim == 1 else A.diagonal())
     return out
+
+
+def _relative_matrix(p: Parameters, block: ParameterBlock, part: slice, a: Array) -> Array:
+    """2λJᵀJ over all coefficients, (K, K)."""
+    assert block.relative is not None
+    found, noise = p.part("noise"), p.noise(a)
+    J, columns = np.zeros((len(block.relative.rows), p.size)), None
+    if found is not None:
+        noise_block, noise_part = found
+        columns = noise_block.directions(noise_block.field(a[noise_part])[1])
+    J[:, part], by_noise = block.relative.jacobian(a[part], noise, columns)
+    if found is not None:
+        J[:, found[1]] = by_noise
+    return 2 * block.strength * (J.T @ J)
 
 
 def updated_strengths(
@@ -45,12 +70,46 @@ def updated_strengths(
     assert covariance is not None
     p, m, changed, blocks = parameters, n_samples, False, []
     for block, part, free in zip(p.blocks, p.slices, auto, strict=True):
-        if free and block.penalty is not None:
-            A = block.penalty
-            used = np.count_nonzero(A) - 2 * block.strength * m * float(np.diag(covariance)[part] @ A)
-            wanted = max(used, 0.1) / (2 * m * max(block.roughness(a[part])[0], 1e-300))
+        if free and (block.penalty is not None or block.relative is not None):
+            rank, roughness, trace = _roughness_of(block, a[part], p.noise(a), covariance[part, part])
+            used = rank - 2 * block.strength * m * trace
+            wanted = max(used, 0.1) / (2 * m * max(roughness, 1e-300))
             wanted = float(np.clip(wanted, block.strength / _LARGEST_CHANGE, block.strength * _LARGEST_CHANGE))
             changed |= abs(np.log(wanted / block.strength)) > _SMALLEST_CHANGE
-            block = replace(block, strength=wanted)
+            lower = _lower_strengths(block, a[part], covariance[part, part], m)
+            pairs = zip(lower, block.lower, strict=True)
+            changed |= any(abs(np.log(new / old)) > _SMALLEST_CHANGE for (_, new), (_, old) in pairs)
+            block = replace(block, strength=wanted, lower=lower)
         blocks.append(block)
     return replace(p, blocks=tuple(blocks)) if changed else p
+
+
+def _roughness_of(block: ParameterBlock, a: Array, noise: Array, C: Array) -> tuple[float, float, float]:
+    """The rank of A, aᵀA a and tr(C A) of one block."""
+    if block.relative is None:
+        A = block.penalty
+        rank = float(np.count_nonzero(A))
+        if block.lower:
+            rank = float(np.diag(_prior_inverse(block)) @ A) * block.strength
+        return rank, block.roughness(a)[0], float(np.diag(C) @ A)
+    J = block.relative.relative_rows(noise)
+    y = J @ a
+    return float(a.size - block.relative.n_free), float(y @ y), float(np.einsum("rk,kl,rl->", J, C, J, optimize=True))
+
+
+def _prior_inverse(block: ParameterBlock) -> Array:
+    """The pseudo-inverse of the prior precision λA + Σ λ_j A_j, (K, K)."""
+    precision = np.diag(block.strength * block.penalty) + sum(s * A for A, s in block.lower)
+    return np.asarray(np.linalg.pinv(precision, hermitian=True, rcond=1e-14), dtype=np.float64)
+
+
+def _lower_strengths(block: ParameterBlock, a: Array, C: Array, m: float) -> tuple[tuple[Array, float], ...]:
+    """One Fellner–Schall update of the strengths of several penalties on the same coefficients."""
+    if not block.lower:
+        return ()
+    inverse, out = _prior_inverse(block), []
+    for A, strength in block.lower:
+        used = strength * float(np.sum(inverse * A)) - 2 * strength * m * float(np.sum(C * A))
+        wanted = max(used, 1e-2) / (2 * m * max(float(a @ A @ a), 1e-300))
+        out.append((A, float(np.clip(wanted, strength / _LARGEST_CHANGE, min(strength * _LARGEST_CHANGE, 1e4)))))
+    return tuple(out)

@@ -70,7 +70,7 @@ def bootstrap(
 
     start: the initial mass (N,), against which the ordering is measured.
     """
-    matrix = solution.problem.curvature(solution.fisher)
+    matrix = solution.problem.curvature(solution.fisher, solution.a)
     orderings, noises = [], []
     for _ in range(n_boot):
         problem = _resampled(solution.problem, start, rng)
