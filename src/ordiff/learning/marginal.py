@@ -86,8 +86,9 @@ def marginal_newton_step(solution: Solution, part: slice, evaluations: Evaluatio
     assert C is not None
     values, vectors = np.linalg.eigh(C[part, part])
     precision = (vectors / values) @ vectors.T
-    level = np.eye(len(values))[:, :1]
-    V = np.hstack([level, vectors[:, np.argsort(values)[::-1][:_LOOSEST]]])
+    loosest = vectors[:, np.argsort(values)[::-1][: min(_LOOSEST, len(values) - 1)]]
+    V, R = np.linalg.qr(np.hstack([np.eye(len(values))[:, :1], loosest]))
+    V = V[:, np.abs(np.diag(R)) > 1e-6]
     follow = C[:, part] @ (precision @ V)  # (K, directions); V itself in the rows of the part
     S = np.linalg.inv(V.T @ precision @ V)  # covariance of the field restricted to these directions
     free = np.ones(solution.a.size, bool)
