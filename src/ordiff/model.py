@@ -22,6 +22,7 @@ from ordiff._parallel import one_blas_thread
 from ordiff._validation import Array
 from ordiff.fields import Moments, local_moments
 from ordiff.graph.search import query_tree
+from ordiff.learning.check import FitCheck, Moment, check_fit
 from ordiff.learning.data import Snapshots
 from ordiff.learning.discretise import likelihood_on
 from ordiff.learning.fit import fit, progress_bar
@@ -70,8 +71,11 @@ class SnapshotSDE(BaseEstimator):
         The samples of the fit.
     ordering_, noise_, drift_ : array of shape (m,), (m,) and (m, n)
         At the samples; the ordering is 0 at the start.
-    ordering_std_, noise_std_, log_noise_std_ : array of shape (m,)
+    ordering_std_, noise_std_, log_noise_std_, drift_std_ : array of shape (m,), (m, n) for the drift
         One posterior standard deviation.
+    check_ : FitCheck
+        Whether the fit can be trusted: ``trusted``, ``reasons`` (sentences), and a ``table`` of the means and
+        covariances that the fitted process predicts at the times of the samples, beside those that were observed.
     speed_ : array
         The mean speed of every ordering.
     states_, graph_, operator_, eps_
@@ -178,6 +182,8 @@ class SnapshotSDE(BaseEstimator):
         self.speed_ = chain.speeds()
         self.ordering_std_, self.log_noise_std_ = result.posterior.deviations(B, chain.states.start)
         self.noise_std_ = self.noise_ * self.log_noise_std_
+        self.drift_std_ = result.posterior.drift_deviations(chain.states.polynomials(data.X)[1])
+        self.check_ = check_fit(result, data, self.noise_, self._level_deviation)
 
     @property
     def samples_(self) -> Array:
@@ -324,17 +330,22 @@ class SnapshotSDE(BaseEstimator):
         drift = float(np.median(np.linalg.norm(self.drift_, axis=1)))
         spread = self._level_deviation
         lines = [
+            str(self.check_),
             f"{len(self.ordering_)} samples in {self.n_features_in_} coordinates, horizon {self.horizon_:.4g}{T}.",
             f"Chain: {len(self.states_.points)} {'samples' if self.states_.are_samples else 'designed states'} of "
             f"dimension {self.states_.dimension}, {self.graph_.n_edges // self.graph_.n_points} neighbours each, "
             f"steps of {self.eps_:.4g}{T}.",
             f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g}{per_root_time}"
-            + (f"; its level is known to ±{200 * spread:.0f}% (two standard deviations)." if spread > 0 else ".")
+            + (
+                f"; its level is known to ±{200 * spread:.0f}% (two standard deviations)."
+                if spread > 0 and self.check_.trusted
+                else "."
+            )
             if isinstance(self.noise, str)
             else f"Noise: {middle:.4g}{per_root_time}, as given.",
             f"Drift: median {drift:.4g}{per_time}; the ordering spans {np.ptp(self.ordering_):.4g}.",
             f"Loss {self.loss_:.6g} after {self.n_iter_} evaluations; "
-            + ("converged." if self.converged_ else "NOT converged: do not rely on it. Raise the solver's max_iter."),
+            + ("converged." if self.converged_ else "NOT converged."),
         ]
         if self.unreached_.size:
             lines.append(f"Samples that the process does not reach: {_some(self.unreached_)}.")
@@ -351,6 +362,7 @@ class SnapshotSDE(BaseEstimator):
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {"samples": data.X, "start": data.start, "start_weights": data.start_weights}
         numbers = {name: getattr(self, name) for name in _NUMBERS} | {"times_known": data.times is not None}
+        numbers |= {"reasons": self.check_.reasons, "moments": [list(vars(row).values()) for row in self.check_.table]}
         _io.write(path, self.get_params(deep=False), self._chain, numbers, arrays)
 
 
@@ -376,31 +388,22 @@ def _some(indices: Any, most: int = 5) -> str:
 
 
 def _warn_of_fit(model: SnapshotSDE) -> None:
-    """Say what the data cannot tell."""
+    """Say what the data cannot tell: the first reason why the fit is not trusted, and samples that do not count."""
+    reasons = model.check_.reasons
+    if reasons:
+        more = f" ({len(reasons) - 1} more: see model.check_)" if len(reasons) > 1 else ""
+        _validation.warn(f"this fit is not trusted: {reasons[0]}{more}")
     if model.unreached_.size:
         _validation.warn(
             f"the process does not reach {model.unreached_.size} of {len(model.ordering_)} samples "
             f"({_some(model.unreached_)}): they hardly count in the fit. Check whether they are outliers."
-        )
-    if model.early_.size > 0.2 * len(model.ordering_):
-        _validation.warn(
-            f"{model.early_.size} of {len(model.ordering_)} samples were seen before the chain's first step (eps = "
-            f"{model.eps_:.3g}) and are not used: give a smaller eps, or leave out the latest times."
-        )
-    if not model.converged_:
-        _validation.warn("the optimum was not confirmed: raise the solver's max_iter, or use stronger smoothness.")
-    spread = model._level_deviation
-    if spread > 0.2:
-        _validation.warn(
-            f"the level of the noise is known only to a factor of {np.exp(2 * spread):.2g} either way: drift and noise "
-            "can hardly be told apart, as happens near a steady state. See model.profile()."
         )
 
 
 # ------------------------------------------------------------------------------------------- one file
 
 # Fitted attributes that a file holds: arrays, and numbers.
-_ARRAYS = ("ordering_", "noise_", "drift_", "speed_", "ordering_std_", "log_noise_std_", "noise_std_", "history_",
+_ARRAYS = ("ordering_", "noise_", "drift_", "drift_std_", "speed_", "ordering_std_", "log_noise_std_", "noise_std_", "history_",
            "unreached_", "early_")  # fmt: skip
 _NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_features_in_", "smooth_ordering_",
             "smooth_noise_", "_level_deviation")  # fmt: skip
@@ -414,6 +417,8 @@ def load(path: str | Path) -> SnapshotSDE:
         setattr(model, name, arrays[name])
     for name in _NUMBERS:
         setattr(model, name, numbers[name])
+    table = tuple(Moment(*row) for row in numbers["moments"])
+    model.check_ = FitCheck(not numbers["reasons"], tuple(numbers["reasons"]), table)
     X = arrays["samples"]
     times = np.zeros(len(X)) if numbers["times_known"] else None
     model._settings, model._result = FitSettings.of(model), None

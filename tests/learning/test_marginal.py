@@ -42,7 +42,7 @@ def test_a_field_is_settled_at_the_optimum_of_its_marginal_likelihood(joint) -> 
 def test_the_volume_is_that_of_the_curvature(joint) -> None:
     problem = joint.problem
     F = problem.information(joint.a)
-    curvature = (F + np.diag(problem.penalty(a)) + 1e-4 * np.eye(7))[:6, :6]
+    curvature = (F + np.diag(problem.penalty(joint.a)) + 1e-4 * np.eye(7))[:6, :6]
     expected = 0.5 * np.log(np.linalg.det(curvature))
     assert log_volume(problem, joint.a, FREE, F) == pytest.approx(expected, rel=1e-10)
     assert log_volume(problem, joint.a, FREE) == pytest.approx(expected, rel=1e-5)  # without the scores of the noise

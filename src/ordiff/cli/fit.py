@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 HELP = "learn drift and noise from a table of samples and their times"
 EXAMPLE = "ordiff fit cells.csv --times hours --pca 5 --out cells"
+# The exit code of a fit whose check did not pass.
+NOT_TRUSTED = 3
 FILES = ("model.npz", "results.csv", "summary.txt", "overview.png", "drift.png", "noise.png", "report.html")
 
 
@@ -60,7 +62,9 @@ def run(options: argparse.Namespace) -> int:
     if not options.quiet:
         print("\n".join([model.summary(options.length, options.time), *notes]))
         print_written(options.out, FILES)
-    return 130 if model.interrupted_ else 0
+    if model.interrupted_:
+        return 130
+    return 0 if model.check_.trusted else NOT_TRUSTED
 
 
 def make_estimator(start: Any, options: argparse.Namespace) -> SnapshotSDE:

@@ -172,7 +172,7 @@ def _spacing(settings: FitSettings, data: Snapshots, coarse: FittedChain, eps: f
     finest = states.spacing * (len(states.points) / _most_states(settings, data)) ** (1 / d)
     coarsest = max(finest, states.spacing * (len(states.points) / 200) ** (1 / d))
     width = low / np.sqrt(2 * _fastest(data, coarse))  # of the density where the drift holds the process together
-    return float(np.clip(min(_spacing_factor(d) * np.sqrt(eps) * low, _WIDTH * width), finest, coarsest))
+    return float(np.clip(min(wanted_spacing(d, eps, low), _WIDTH * width), finest, coarsest))
 
 
 def _most_states(settings: FitSettings, data: Snapshots) -> int:
@@ -213,6 +213,11 @@ def _states(settings: FitSettings, data: Snapshots, spacing: float) -> States:
         with suppress(GraphError):
             return attempt(spacing * wider)
     return attempt(spacing * last)
+
+
+def wanted_spacing(d: int, eps: float, noise: float) -> float:
+    """The spacing that a step with this noise asks for."""
+    return float(_spacing_factor(d) * np.sqrt(eps) * noise)
 
 
 def _spacing_factor(d: int) -> float:

@@ -164,6 +164,7 @@ def learn(
         converged=converged,
         unreached=np.sort(np.concatenate([np.flatnonzero(usable.far), lost])),
         early=np.flatnonzero(usable.early & ~usable.far & data.one_start),
+        used=usable.kept,
         sampled=_sampled(likelihood.observation.places, used.weights),
     )
 

@@ -48,6 +48,10 @@ class Posterior:
         (l_basis, l_covariance), (n_basis, n_covariance) = found
         return cls(l_basis, n_basis, l_covariance, n_covariance)
 
+    def drift_deviations(self, slopes: list[sp.csr_array]) -> Array:
+        """Standard deviations of the gradient of the ordering, (m, n), from its weights along each coordinate."""
+        return np.stack([_deviation(G, self.ordering_basis, self.ordering_covariance, None) for G in slopes], axis=1)
+
     def deviations(self, B: sp.csr_array, start: Array) -> tuple[Array, Array]:
         """Standard deviations at observations B: of the ordering against the start, and of log noise, as if it had no
         floor: what is at the floor is not known. 0 for what was given, NaN for what is not known."""
@@ -137,6 +141,7 @@ class FitResult:
     converged: bool
     unreached: NDArray[np.intp]
     early: NDArray[np.intp]  # seen before the first step, and not used
+    used: NDArray[np.bool_]  # (m,) the samples that were learned from
     sampled: Array  # (N,) how much the samples see of each state, on average
 
     @property

@@ -1,0 +1,216 @@
+"""Does a fitted process reproduce what was seen, and was it resolved? The self-check of every fit.
+
+Means and covariances of the chain, at the times at which the samples were seen, are compared with those of the samples
+as z-scores
+
+    z = (observed − predicted) / √(s²/n + tolerance²),
+
+s² the variance of the samples' terms and the tolerance a share of their spread, so that with very many samples the
+error of the discretisation is no alarm. A fit is trusted when no z is large, the states are close enough for the noise
+that was found, most samples are reached, and the optimum is one. What follows from a reason is said in its sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+
+from ordiff._validation import Array
+from ordiff.learning.data import Snapshots
+from ordiff.learning.discretise import levels, wanted_spacing
+from ordiff.learning.result import FitResult
+
+# The largest |z| of a right fit: among 50 independent ones 4 is passed in 0.3% of cases.
+_LARGEST_Z = 4.0
+# Errors of means, in standard deviations, and of covariances, in products of them, that are no alarm.
+_MEAN_TOLERANCE, _COVARIANCE_TOLERANCE = 0.03, 0.06
+# Bins of time, the fewest samples in one, and the principal directions that are compared.
+_BINS, _FEWEST, _DIRECTIONS = 6, 20, 5
+# The spacing in units of the one that the noise asks for.
+_WIDEST = 1.3
+# The largest noise in units of its median, and the share of samples at the floor or not reached that is no alarm.
+_NOISE_RANGE, _SHARE = 10.0, 0.02
+# The dimension from which a chain of some thousand states is too coarse.
+_TOO_MANY_DIMENSIONS = 4
+# Two deviations of the log noise: beyond a factor of 1.5 either way, drift and noise are not told apart.
+_LOOSE_LEVEL = 0.2
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One moment of the samples in one bin of time: what was observed, what the process predicts, and z."""
+
+    time: float  # the mean time in the bin; NaN when unknown
+    n: int
+    name: str
+    observed: float
+    predicted: float
+    z: float
+
+
+@dataclass(frozen=True)
+class FitCheck:
+    """The verdict on a fit: ``trusted``, or the ``reasons`` why not, sentences that say what to do; ``table``: the
+    moments that were compared, in order of time."""
+
+    trusted: bool
+    reasons: tuple[str, ...]
+    table: tuple[Moment, ...]
+
+    @property
+    def worst_z(self) -> float:
+        """The largest |z| of the table."""
+        return max((abs(row.z) for row in self.table), default=0.0)
+
+    def __str__(self) -> str:
+        if self.trusted:
+            return f"Check: passed (means and covariances per time within {self.worst_z:.1f} standard errors)."
+        return "Check: NOT TRUSTED.\n" + "\n".join(f"- {reason}" for reason in self.reasons)
+
+
+def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float) -> FitCheck:
+    """The check of a fit. noise: at the samples, (m,). steady: the deviation of the level of log noise."""
+    table = () if result.solution.interrupted else moments_table(result, data)
+    reasons = [
+        *_of_the_run(result, data),
+        *_of_the_moments(table),
+        *_of_the_states(result, data),
+        *_of_the_noise(noise, steady),
+    ]
+    return FitCheck(not reasons, tuple(reasons), table)
+
+
+# ------------------------------------------------------------------------------------------ moments
+
+
+def moments_table(result: FitResult, data: Snapshots) -> tuple[Moment, ...]:
+    """Means and covariances of samples and chain along the leading directions of the data, in bins of time."""
+    kept = result.used
+    X = data.X[kept]
+    points = result.chain.states.points
+    centre, axes, names = _directions(X)
+    x, y = (X - centre) @ axes, (points - centre) @ axes
+    W = result.likelihood.observation.time_matrix(result.likelihood.schedule.n_slices)
+    masses = result.likelihood.time_slices(result.chain.dynamics)
+    times = None if data.times is None else data.times[kept].reshape(len(X), -1).mean(axis=1)
+    rows: list[Moment] = []
+    for members in _bins(times, len(X)):
+        mass = np.asarray(W[members].mean(axis=0)).ravel() @ masses
+        time = float("nan") if times is None else float(times[members].mean())
+        rows += _compared(x[members], y, mass / mass.sum(), time, names)
+    return tuple(rows)
+
+
+def _directions(X: Array) -> tuple[Array, Array, list[str]]:
+    """A centre, directions (n, r) and their names: the coordinates, or the leading principal directions of many."""
+    n, centre = X.shape[1], X.mean(axis=0)
+    if n <= _DIRECTIONS:
+        return centre, np.eye(n), [f"x{k + 1}" for k in range(n)]
+    axes = np.linalg.svd(X - centre, full_matrices=False)[2][:_DIRECTIONS].T
+    return centre, axes, [f"component {k + 1}" for k in range(axes.shape[1])]
+
+
+def _bins(times: Array | None, m: int) -> list[Any]:
+    """The samples of each bin: one a snapshot, or about as many in each; of unknown times all."""
+    if times is None:
+        return [np.arange(m)]
+    different, label = np.unique(times, return_inverse=True)
+    if different.size > 2 * _BINS:
+        label = np.minimum(np.argsort(np.argsort(times, kind="stable")) * _BINS // m, _BINS - 1)
+    bins = [np.flatnonzero(label == k) for k in np.unique(label)]
+    return [members for members in bins if members.size >= _FEWEST]
+
+
+def _compared(x: Array, y: Array, mass: Array, time: float, names: list[str]) -> list[Moment]:
+    """Moments of samples x (n, r) and of states y (N, r) with their masses."""
+    n, r = x.shape
+    centre, spread = x.mean(axis=0), np.maximum(x.std(axis=0), np.finfo(float).tiny)
+    expected = mass @ y
+    rows = []
+    for a in range(r):
+        error = np.hypot(spread[a] / np.sqrt(n), _MEAN_TOLERANCE * spread[a])
+        rows.append(Moment(time, n, f"mean of {names[a]}", float(centre[a]), float(expected[a]),
+                           float((centre[a] - expected[a]) / error)))  # fmt: skip
+    for a, b in combinations_with_replacement(range(r), 2):
+        terms = (x[:, a] - centre[a]) * (x[:, b] - centre[b])
+        predicted = mass @ ((y[:, a] - expected[a]) * (y[:, b] - expected[b]))
+        error = np.hypot(terms.std() / np.sqrt(n), _COVARIANCE_TOLERANCE * spread[a] * spread[b])
+        name = f"variance of {names[a]}" if a == b else f"covariance of {names[a]} and {names[b]}"
+        observed = terms.mean() * n / max(n - 1, 1)
+        rows.append(Moment(time, n, name, float(observed), float(predicted), float((observed - predicted) / error)))
+    return rows
+
+
+# ------------------------------------------------------------------------------------------ reasons
+
+
+def _of_the_moments(table: tuple[Moment, ...]) -> list[str]:
+    bad = [row for row in table if abs(row.z) > _LARGEST_Z]
+    if not bad:
+        return []
+    worst = max(bad, key=lambda row: abs(row.z))
+    when = "" if np.isnan(worst.time) else f" at time {worst.time:.3g}"
+    return [
+        f"the fitted process does not reproduce the samples: the {worst.name}{when} is {worst.observed:.3g}, and "
+        f"{worst.predicted:.3g} of the fit, {abs(worst.z):.0f} standard errors apart ({len(bad)} of {len(table)} moments "
+        "are off). The drift may be no gradient (a cycle), the noise may differ by direction, or the start may be wrong."
+    ]
+
+
+def _of_the_run(result: FitResult, data: Snapshots) -> list[str]:
+    m, reasons = len(data.X), []
+    if result.solution.interrupted:
+        reasons.append("the fit was interrupted: its fields are the best so far.")
+    elif not result.converged:
+        reasons.append(
+            "the optimum was not confirmed: raise the solver's max_iter, or use stronger smoothness or more samples."
+        )
+    if result.unreached.size > _SHARE * m:
+        reasons.append(
+            f"the process does not reach {result.unreached.size} of {m} samples: check the start, and whether they are "
+            "outliers."
+        )
+    if result.early.size > 0.2 * m:
+        reasons.append(
+            f"{result.early.size} of {m} samples were seen before the first step and are not used: give a smaller eps."
+        )
+    return reasons
+
+
+def _of_the_states(result: FitResult, data: Snapshots) -> list[str]:
+    states, d = result.chain.states, result.chain.states.dimension
+    if states.are_samples:
+        return []
+    reasons = []
+    if d >= _TOO_MANY_DIMENSIONS:
+        reasons.append(
+            f"the data have {d} dimensions, and a chain resolves up to {_TOO_MANY_DIMENSIONS - 1}: in 4 and more, drifts "
+            "come out half as large as they are. Use the leading principal components."
+        )
+    low, _, _ = levels(data, result.chain)
+    ratio = states.spacing / wanted_spacing(d, result.chain.dynamics.eps, low)
+    if ratio > _WIDEST:
+        reasons.append(
+            f"the states are {ratio:.1f} times as far apart as the noise that was found asks for: raise max_states "
+            f"about {ratio**d:.0f} times, or use fewer dimensions."
+        )
+    return reasons
+
+
+def _of_the_noise(noise: Array, steady: float) -> list[str]:
+    reasons = []
+    high = float(np.quantile(noise, 0.99) / np.median(noise))
+    if high > _NOISE_RANGE:
+        reasons.append(
+            f"the noise field rises to {high:.0f} times its median, further than samples can tell: check for outliers "
+            'and for batch effects, or use noise="constant".'
+        )
+    if steady > _LOOSE_LEVEL:
+        reasons.append(
+            f"the level of the noise is known only to a factor of {np.exp(2 * steady):.2g} either way: drift and noise "
+            "can hardly be told apart, as happens near a steady state. See model.profile()."
+        )
+    return reasons
