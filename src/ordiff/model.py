@@ -403,8 +403,8 @@ def _warn_of_fit(model: SnapshotSDE) -> None:
 # ------------------------------------------------------------------------------------------- one file
 
 # Fitted attributes that a file holds: arrays, and numbers.
-_ARRAYS = ("ordering_", "noise_", "drift_", "drift_std_", "speed_", "ordering_std_", "log_noise_std_", "noise_std_", "history_",
-           "unreached_", "early_")  # fmt: skip
+_ARRAYS = ("ordering_", "noise_", "drift_", "drift_std_", "speed_", "ordering_std_", "log_noise_std_", "noise_std_",
+           "history_", "unreached_", "early_")  # fmt: skip
 _NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_features_in_", "smooth_ordering_",
             "smooth_noise_", "_level_deviation")  # fmt: skip
 

@@ -76,7 +76,9 @@ def test_a_strength_changes_by_a_bounded_factor(parameters, posterior):
 def test_where_all_is_known_from_the_penalty_a_little_is_used(parameters, posterior):
     """With a posterior as wide as its prior no coefficient is used, and the strength stays positive."""
     a, _ = posterior
-    prior = np.diag(np.divide(1, M * penalty_matrix(parameters, A0), where=penalty_matrix(parameters, A0) > 0, out=np.zeros(9)))
+    prior = np.diag(
+        np.divide(1, M * penalty_matrix(parameters, A0), where=penalty_matrix(parameters, A0) > 0, out=np.zeros(9))
+    )
     new = updated_strengths(parameters, a, prior, M, (True, False, False))
     rough = parameters.blocks[0].roughness(a[:5])[0]
     assert new.blocks[0].strength == pytest.approx(max(0.1 / (2 * M * rough), 0.2 / 30))

@@ -155,8 +155,9 @@ def _of_the_moments(table: tuple[Moment, ...]) -> list[str]:
     when = "" if np.isnan(worst.time) else f" at time {worst.time:.3g}"
     return [
         f"the fitted process does not reproduce the samples: the {worst.name}{when} is {worst.observed:.3g}, and "
-        f"{worst.predicted:.3g} of the fit, {abs(worst.z):.0f} standard errors apart ({len(bad)} of {len(table)} moments "
-        "are off). The drift may be no gradient (a cycle), the noise may differ by direction, or the start may be wrong."
+        f"{worst.predicted:.3g} of the fit, {abs(worst.z):.0f} standard errors apart ({len(bad)} of {len(table)} "
+        "moments are off). The drift may be no gradient (a cycle), the noise may differ by direction, or the start may "
+        "be wrong."
     ]
 
 
@@ -187,8 +188,8 @@ def _of_the_states(result: FitResult, data: Snapshots) -> list[str]:
     reasons = []
     if d >= _TOO_MANY_DIMENSIONS:
         reasons.append(
-            f"the data have {d} dimensions, and a chain resolves up to {_TOO_MANY_DIMENSIONS - 1}: in 4 and more, drifts "
-            "come out half as large as they are. Use the leading principal components."
+            f"the data have {d} dimensions, and a chain resolves up to {_TOO_MANY_DIMENSIONS - 1}: in 4 and more, "
+            "drifts come out half as large as they are. Use the leading principal components."
         )
     low, _, _ = levels(data, result.chain)
     ratio = states.spacing / wanted_spacing(d, result.chain.dynamics.eps, low)
