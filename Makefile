@@ -12,7 +12,7 @@ LOWEST_READY := $(shell $(PYTHON) -c 'import sys; print("$(LOWEST)/.ready" if sy
 # a worker a core, each with one thread (tests/conftest.py)
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
 
-.PHONY: setup demo test test-quick test-lowest test-interpreted test-single-cell test-browser check lint bench docs clean
+.PHONY: setup demo test test-quick test-lowest test-interpreted test-single-cell test-browser check lint bench docs clean warm
 
 setup: $(READY)  ## the environment, with all extras
 
@@ -26,7 +26,7 @@ demo: setup  ## learns a process with known truth from snapshots: a picture and 
 	@$(BIN)/ordiff demo --out demo
 
 check: setup $(LOWEST_READY)  ## ruff, mypy, import-linter, one fit with the lowest versions, pytest
-	@$(MAKE) --no-print-directory --jobs=2 lint test-lowest  # each of them takes one core
+	@$(MAKE) --no-print-directory --jobs=2 warm lint test-lowest  # each of them takes one core
 	$(PYTEST)
 
 lint: setup
@@ -35,9 +35,12 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+warm: setup  # the compiled loops, once for all workers of pytest (tests/processes.py)
+	@NUMBA_CACHE_DIR=.numba_cache/shared $(BIN)/python tests/warm.py
+
 test: check
 
-test-quick: setup  ## without the tests that take more than a few seconds
+test-quick: warm  ## without the tests that take more than a few seconds
 	$(PYTEST) -m "not slow"
 
 test-interpreted: setup  ## the tests of the core with the compiled loops as plain Python

@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # one of several: set before NumPy and numba are imported, which read it
-    from processes import ONE_THREAD
+    from processes import ONE_THREAD, own_cache
 
     os.environ.update(ONE_THREAD)
-    # numba's cache does not bear two processes that compile the same function at once
-    caches = Path(__file__).parent.parent / ".numba_cache"
-    os.environ["NUMBA_CACHE_DIR"] = str(caches / os.environ["PYTEST_XDIST_WORKER"])
+    os.environ["NUMBA_CACHE_DIR"] = str(own_cache(os.environ["PYTEST_XDIST_WORKER"]))
 
 import numpy as np
 import pytest

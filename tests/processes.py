@@ -6,12 +6,33 @@ It must not import NumPy: conftest.py takes the names from here before anything 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 
 TESTS = Path(__file__).parent
 ONE_THREAD = dict.fromkeys(("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+CACHES = TESTS.parent / ".numba_cache"
+
+
+def own_cache(worker: str) -> Path:
+    """The worker's folder for compiled loops: numba's cache does not bear two processes that compile one function.
+
+    It starts as a copy of the one that warm.py fills, anew whenever that has changed: entries of the two do not mix.
+    """
+    shared, own = CACHES / "shared", CACHES / worker
+    stamp = own / "copied"
+    newest = str(max((file.stat().st_mtime_ns for file in shared.rglob("*.nb?")), default=0))
+    if not stamp.exists() or stamp.read_text() != newest:
+        shutil.rmtree(own, ignore_errors=True)
+        own.mkdir(parents=True)
+        if shared.exists():
+            shutil.copytree(shared, own, dirs_exist_ok=True)
+        stamp.write_text(newest)
+    return own
 
 
 def environment(**changes: str) -> dict[str, str]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import re
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +15,8 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
 import ordiff as od
-from ordiff.graph import search
+import processes
+from ordiff.graph import approximate, search
 
 
 def rows(graph):
@@ -133,36 +139,131 @@ def test_the_layout_keeps_neighbours_together(rng):
         assert np.median(abs(rows - layout.indices.astype(int))) < 250
 
 
-@pytest.mark.filterwarnings("ignore")  # pynndescent's own
 @pytest.mark.parametrize("n", [5, 30])
 def test_approximate_recall(n):
-    pytest.importorskip("pynndescent")
+    pytest.importorskip("faiss")
     X = np.random.default_rng(0).normal(size=(4000, n))
     graph = od.NeighborGraph.build(X, k=15, method="approximate", random_state=1)
     assert_well_formed(graph, X)
     exact = od.NeighborGraph.build(X, k=15, method="exact")
-    recall = np.mean([len(a & b) - 1 for a, b in zip(rows(graph), rows(exact), strict=True)]) / 15
-    assert recall > 0.95
+    assert exact.recall_ == 1
+    recall = np.mean([len(a & b) for a, b in zip(rows(graph), rows(exact), strict=True)]) / 16
+    assert recall > 0.98
+    assert abs(graph.recall_ - recall) < 0.01
     again = od.NeighborGraph.build(X, k=15, method="approximate", random_state=1)
     np.testing.assert_array_equal(graph.indices, again.indices)
+    assert pickle.loads(pickle.dumps(graph)).recall_ == graph.recall_
+
+
+def test_approximate_search_has_the_same_bits_on_any_number_of_threads(rng, set_threads):
+    faiss = pytest.importorskip("faiss")
+    X, before = rng.normal(size=(20_000, 10)), faiss.omp_get_max_threads()
+    found = []
+    for threads in (1, 4):
+        set_threads(threads)
+        found.append(od.NeighborGraph.build(X, k=15, method="approximate"))
+    np.testing.assert_array_equal(found[0].indices, found[1].indices)
+    assert found[0].recall_ == found[1].recall_
+    assert faiss.omp_get_max_threads() == before
+
+
+def test_a_higher_recall_is_reached(rng):
+    pytest.importorskip("faiss")
+    X = rng.normal(size=(4000, 12))
+    low, high = (od.NeighborGraph.build(X, k=15, method="approximate", recall=r).recall_ for r in (0.98, 0.999))
+    assert low < high
+    assert high > 0.998
+
+
+@pytest.mark.parametrize("scale", [2.0**-300, 2.0**300], ids=["tiny", "huge"])
+def test_approximate_search_in_any_units(scale, rng):
+    pytest.importorskip("faiss")
+    X = rng.normal(size=(1000, 8))  # squares of the scaled ones overflow in single precision
+    graph, scaled = (od.NeighborGraph.build(Y, k=9, method="approximate") for Y in (X, scale * X))
+    np.testing.assert_array_equal(scaled.indices, graph.indices)
+    assert scaled.recall_ == graph.recall_
+
+
+def test_rows_whose_lists_hold_too_few_points_are_searched_exactly(rng):
+    pytest.importorskip("faiss")
+    X, k = rng.normal(size=(2000, 3)), 60
+    lists = replace(approximate.inverted_lists(X, k, 0.99, None), n_probe=1)
+    short = np.bincount(lists.lists)[lists.lists] < k
+    assert short.any()
+    expected = brute(X, k - 1)
+    for samples, found in lists.blocks(X, k, step=300):
+        for i, row in zip(samples, found, strict=True):
+            assert len(set(row.tolist())) == k
+            assert not short[i] or set(row.tolist()) == expected[i]
+
+
+def test_approximate_search_of_coincident_points():
+    pytest.importorskip("faiss")
+    graph = od.NeighborGraph.build(np.zeros((500, 4)), k=5, method="approximate")
+    assert_well_formed(graph, np.zeros((500, 4)))
+    assert graph.recall_ == 1
+
+
+FORK_AND_INTERRUPT = """
+import os, signal, sys, threading
+import numpy as np
+import ordiff as od
+X = np.random.default_rng(0).normal(size=(20_000, 10))
+def search(points=X):
+    return od.NeighborGraph.build(points, k=15, method="approximate").indices
+expected = search()
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.array_equal(search(), expected) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+signal.signal(signal.SIGINT, signal.default_int_handler)
+threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    while True:
+        search()
+except KeyboardInterrupt:
+    pass
+assert np.array_equal(search(), expected)
+print("done")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_approximate_search_survives_a_fork_and_an_interrupt():
+    pytest.importorskip("faiss")
+    command, environ = [sys.executable, "-c", FORK_AND_INTERRUPT], processes.environment(NUMBA_NUM_THREADS="2")
+    assert processes.run(command, environ, seconds=120) == "done\n"
+
+
+def test_approximate_search_without_faiss(rng, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(od.MissingExtraError, match=r"needs faiss: pip install 'ordiff\[approximate\]'"):
+        od.NeighborGraph.build(rng.normal(size=(50, 3)), k=5, method="approximate")
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "installed", "expected"),
+    ("m", "n", "installed", "share", "expected"),
     [
-        (300, 15, True, "_tree"),
-        (300, 16, True, "_descent"),
-        (300, 16, False, "_all_pairs"),
-        (100, 15, True, "_tree"),
-        (100, 16, True, "_all_pairs"),
+        (300, 6, True, 0.1, "_tree"),
+        (300, 7, True, 0.1, "lists"),
+        (300, 7, True, 0.3, "_tree"),
+        (300, 16, True, 0.1, "lists"),
+        (300, 16, True, 0.3, "_all_pairs"),
+        (300, 16, False, 0.1, "_all_pairs"),
+        (100, 15, True, 0.1, "_tree"),
+        (100, 16, True, 0.1, "_all_pairs"),
     ],
 )
-def test_the_search_is_chosen_by_dimension_and_size(m, n, installed, expected, rng, monkeypatch):
-    for name in ("_tree", "_all_pairs", "_descent"):
+def test_the_search_is_chosen_by_dimension_and_size(m, n, installed, share, expected, rng, monkeypatch):
+    for name in ("_tree", "_all_pairs"):
         monkeypatch.setattr(search, name, lambda *_, name=name: name)
-    monkeypatch.setattr(search, "_APPROXIMATE_SIZE", 200)
-    monkeypatch.setattr(search, "_has_pynndescent", lambda: installed)
-    assert search.nearest(rng.normal(size=(m, n)), 5, "auto", None, np.arange(m)) == expected
+    lists = SimpleNamespace(share=share, recall=0.99, blocks=lambda *_: "lists")
+    monkeypatch.setattr(search, "_LISTS_SIZE", 200)
+    monkeypatch.setattr(approximate, "has_faiss", lambda: installed)
+    monkeypatch.setattr(approximate, "inverted_lists", lambda *_: lists)
+    blocks, recall = search.nearest(rng.normal(size=(m, n)), 5, "auto", None, np.arange(m), 0.99)
+    assert blocks == expected
+    assert recall == (0.99 if expected == "lists" else 1)
 
 
 def test_indices_of_64_bits_change_nothing(rng, monkeypatch):
@@ -294,6 +395,7 @@ def test_bad_distances(D, message):
         (np.zeros((5, 2)), {"k": 2.5}, "k must be a whole number"),
         (np.zeros((5, 2)), {"radius": -1}, "radius must be one positive number"),
         (np.zeros((5, 2)), {"radius": 1, "method": "approximate"}, "with a radius the search is exact"),
+        (np.zeros((5, 2)), {"k": 2, "recall": 0.5}, r"recall must be from 0\.98 to 1; got 0\.5"),
         (np.zeros((5, 2)), {"k": 1, "method": "fast"}, "method must be one of"),
         (np.zeros(5), {"k": 2}, r"reshape\(-1, 1\)"),
         (np.zeros((1, 2)), {"k": 1}, "at least 2 points"),

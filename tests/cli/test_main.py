@@ -59,6 +59,6 @@ def test_drawing_without_matplotlib_is_told_before_the_work(table, tmp_path, cap
 @pytest.mark.parametrize("module", ["ordiff", "ordiff.cli"])
 def test_import_is_light(module):
     """Neither scikit-learn nor matplotlib is loaded until it is used."""
-    heavy = ("sklearn", "matplotlib", "scipy.spatial", "pynndescent")
+    heavy = ("sklearn", "matplotlib", "scipy.spatial", "faiss")
     code = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -33,7 +33,8 @@ class NeighborGraph:
     """A directed neighbour graph on m samples.
 
     Row i of the CSR pattern (``indptr``, ``indices``) lists the neighbours of sample i in ascending order, each once,
-    itself included; ``sqdist`` (E,) holds the squared distances. The arrays are read-only and shared by all that is
+    itself included; ``sqdist`` (E,) holds the squared distances, and ``recall_`` is the share of the k nearest that the
+    search found: 1 if it was exact, else measured on a sample. The arrays are read-only and shared by all that is
     built on them. Make one with `build` or `from_distances`.
     """
 
@@ -45,6 +46,7 @@ class NeighborGraph:
         X: Array | None = None,
         order: NDArray[np.uint32] | None = None,
         summary: RowSummary | None = None,
+        recall: float = 1.0,
     ) -> None:
         # The private arrays are writable for the compiled loops' sake (one specialisation); nothing writes to them.
         self._indptr, self._indices, self._sqdist, self._X = indptr, indices, sqdist, X
@@ -53,6 +55,7 @@ class NeighborGraph:
         self.indices: IntArray = _read_only(indices)
         self.sqdist: Array = _read_only(sqdist)
         self.X: Array | None = None if X is None else _read_only(X)
+        self.recall_ = recall
         self.dimension: int | None = None  # once `geometry.intrinsic_dimension` has estimated it
 
     @classmethod
@@ -63,12 +66,15 @@ class NeighborGraph:
         radius: float | None = None,
         method: str = "auto",
         random_state: int | None = None,
+        recall: float = 0.99,
     ) -> NeighborGraph:
         """The graph of the ``k`` nearest others, or of all within ``radius``.
 
-        method: "exact" (k-d tree in up to 15 coordinates, all pairs in blocks beyond), "approximate" (pynndescent,
-        nearest-neighbour descent, seeded by ``random_state``; needs the extra ``approximate``; only with ``k``), or
-        "auto": exact, except for more than 50,000 points in more than 15 coordinates when pynndescent is installed.
+        method: "exact" (k-d tree in up to 15 coordinates, all pairs in blocks beyond), "approximate" (inverted lists of
+        faiss, seeded by ``random_state``; needs the extra ``approximate``; only with ``k``), or "auto": exact, except
+        for more than 20,000 points in more than 6 coordinates when faiss is installed and its lists are faster.
+        recall: the share of the k nearest that an approximate search aims at, from 0.98 to 1; ``recall_`` of the graph
+        is the share that it found, of a sample. Distances are exact in any case.
 
         >>> import numpy as np, ordiff as od
         >>> graph = od.NeighborGraph.build(np.arange(5.0).reshape(-1, 1), k=2)
@@ -79,21 +85,24 @@ class NeighborGraph:
         if (k is None) == (radius is None):
             raise ValueError("give either k (neighbours per point) or radius, not both or neither.")
         _validation.option(method, "method", ("auto", "exact", "approximate"))
+        if not 0.98 <= recall <= 1:
+            raise ValueError(f"recall must be from 0.98 to 1; got {recall}.")
         if k is not None:
             k = _validation.count(k, "k", 1, len(X) - 1, f"There are only {len(X)} points.")
-            return cls._build_k(X, k, method, random_state)
+            return cls._build_k(X, k, method, random_state, recall)
         if method == "approximate":
             raise ValueError('method="approximate" finds k neighbours; with a radius the search is exact.')
         return cls._build_radius(X, np.full(len(X), _validation.positive(radius, "radius")))
 
     @classmethod
-    def _build_k(cls, X: Array, k: int, method: str, random_state: int | None) -> NeighborGraph:
+    def _build_k(cls, X: Array, k: int, method: str, random_state: int | None, recall: float = 0.99) -> NeighborGraph:
         m, order = len(X), search.along_curve(X)
         indptr = np.arange(0, m * (k + 1) + 1, k + 1, dtype=csr.index_dtype(m * (k + 1)))
         indices: Any = np.empty((m, k + 1), indptr.dtype)
-        for samples, found in search.nearest(X, k + 1, method, random_state, order):
+        blocks, recall = search.nearest(X, k + 1, method, random_state, order, recall)
+        for samples, found in blocks:
             indices[samples] = found
-        return cls._finish(indptr, indices.ravel(), X, order)
+        return cls._finish(indptr, indices.ravel(), X, order, recall)
 
     @classmethod
     def _build_radius(cls, X: Array, radius: Array) -> NeighborGraph:
@@ -117,11 +126,16 @@ class NeighborGraph:
         if kept.all():
             return self
         indptr = offsets(np.add.reduceat(kept, self._indptr[:-1], dtype=np.int64)).astype(self._indptr.dtype)
-        return NeighborGraph(indptr, self._indices[kept], self._sqdist[kept], self._X, self._order)
+        return NeighborGraph(indptr, self._indices[kept], self._sqdist[kept], self._X, self._order, None, self.recall_)
 
     @classmethod
     def _finish(
-        cls, indptr: IntArray, indices: IntArray, X: Array, order: NDArray[np.uint32] | None = None
+        cls,
+        indptr: IntArray,
+        indices: IntArray,
+        X: Array,
+        order: NDArray[np.uint32] | None = None,
+        recall: float = 1.0,
     ) -> NeighborGraph:
         """Self in every row, rows sorted, exact squared distances."""
         assert indices.max() < len(X)
@@ -131,7 +145,7 @@ class NeighborGraph:
         sqdist, m = np.empty(indices.size), len(X)
         summary = np.empty(m, np.intp), np.empty(m), np.empty(m)
         _parallel.over_rows(loops.measure, indptr, csr.unsigned(indices), X, sqdist, *summary)
-        return cls(indptr, indices, sqdist, X, order, summary)
+        return cls(indptr, indices, sqdist, X, order, summary, recall)
 
     @classmethod
     def from_distances(cls, D: Any, X: ArrayLike | None = None) -> NeighborGraph:
@@ -311,7 +325,7 @@ class NeighborGraph:
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return NeighborGraph, (self._indptr, self._indices, self._sqdist, self._X)
+        return NeighborGraph, (self._indptr, self._indices, self._sqdist, self._X, None, None, self.recall_)
 
     def __repr__(self) -> str:
         where = "distances only" if self.X is None else f"{self.X.shape[1]} coordinates"

@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ordiff import _parallel, _validation
+from ordiff import _parallel
 from ordiff._validation import Array, IntArray
+from ordiff.graph import approximate
 
 # Up to this many coordinates a k-d tree beats comparing all pairs.
 _TREE_DIMENSION = 15
-# From this many points in more coordinates than that, approximate search beats comparing all pairs.
-_APPROXIMATE_SIZE = 50_000
+# From more points in more coordinates than these, lists beat a tree on gaussian samples, unless the recall wants a
+# larger share of the lists than that: then comparing all pairs, by matrix products, is faster, and exact.
+_LISTS_DIMENSION, _LISTS_SIZE, _MOST_VISITED = 6, 20_000, 0.2
 # Neighbours (or pairs compared) at a time: bounds the memory of the search beside the graph itself.
 _BLOCK = 2_000_000
 
@@ -83,16 +85,21 @@ _SPREAD = (
 
 
 def nearest(
-    X: Array, k: int, method: str, random_state: int | None, order: IntArray
-) -> Iterator[tuple[IntArray, IntArray]]:
-    """(samples, indices of the k nearest of each, self counted) in blocks; coincident points may crowd a sample's self
-    out. order: all samples, so that near ones follow each other."""
-    if method == "auto":
-        big = X.shape[1] > _TREE_DIMENSION and len(X) > _APPROXIMATE_SIZE
-        method = "approximate" if big and _has_pynndescent() else "exact"
-    if method == "approximate":
-        return _descent(_centred(X), k, random_state)
-    return _tree(X, k, order) if X.shape[1] <= _TREE_DIMENSION else _all_pairs(_centred(X), k)
+    X: Array, k: int, method: str, random_state: int | None, order: IntArray, recall: float
+) -> tuple[Iterator[tuple[IntArray, IntArray]], float]:
+    """(samples, indices of the k nearest of each, self counted) in blocks, and the recall: 1, or that of a sample.
+
+    Coincident points may crowd a sample's self out. order: all samples, so that near ones follow each other; recall:
+    what an approximate search aims at.
+    """
+    m, n = X.shape
+    big = n > _LISTS_DIMENSION and m > _LISTS_SIZE
+    if method == "approximate" or (method == "auto" and big and approximate.has_faiss()):
+        centred = _centred(X)
+        lists = approximate.inverted_lists(centred, k, recall, random_state)
+        if method == "approximate" or lists.share < _MOST_VISITED:
+            return lists.blocks(centred, k, max(1, _BLOCK // k)), lists.recall
+    return (_tree(X, k, order) if n <= _TREE_DIMENSION else _all_pairs(_centred(X), k)), 1.0
 
 
 def within(X: Array, radius: Array, order: IntArray) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
@@ -100,12 +107,6 @@ def within(X: Array, radius: Array, order: IntArray) -> Iterator[tuple[IntArray,
     rim, where rounding decides; self included; in blocks of samples. order: as for `nearest`."""
     radius = radius * (1 + 1e-9)
     return _tree_within(X, radius, order) if X.shape[1] <= _TREE_DIMENSION else _all_pairs_within(_centred(X), radius)
-
-
-def _has_pynndescent() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("pynndescent") is not None
 
 
 def _tree(X: Array, k: int, order: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
@@ -119,31 +120,10 @@ def _tree(X: Array, k: int, order: IntArray) -> Iterator[tuple[IntArray, IntArra
 
 
 def _all_pairs(X: Array, k: int) -> Iterator[tuple[IntArray, IntArray]]:
-    from sklearn.neighbors import NearestNeighbors
-
-    search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
     step = max(1, _BLOCK // k)
     for start in range(0, len(X), step):
         samples = np.arange(start, min(start + step, len(X)))
-        yield samples, search.kneighbors(X[samples], return_distance=False)
-
-
-def _descent(X: Array, k: int, random_state: int | None) -> Iterator[tuple[IntArray, IntArray]]:
-    try:
-        from pynndescent import NNDescent
-    except ImportError:
-        raise _validation.missing_extra("pynndescent", "approximate", 'method="approximate"') from None
-    # The descent finds the nearest of a list well and its tail less well: ask for more than is kept.
-    index = NNDescent(X, n_neighbors=min(len(X), k + max(10, k // 2)), random_state=random_state)
-    found = index.neighbor_graph[0][:, :k]
-    # −1 marks a place that the descent left empty: those rows are searched exactly
-    short = np.flatnonzero((found < 0).any(axis=1))
-    if short.size:
-        from sklearn.neighbors import NearestNeighbors
-
-        exact = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
-        found[short] = exact.kneighbors(X[short], return_distance=False)
-    yield np.arange(len(X)), found
+        yield samples, approximate.exact_nearest(X, samples, k)
 
 
 def _tree_within(X: Array, radius: Array, order: IntArray) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
