@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ive
 
 import ordiff as od
-from ordiff.learning.penalties import ActionPenalty, GradientPenalty, LaplacianPenalty
+from ordiff.learning.penalties import ActionPenalty, GradientPenalty, LaplacianPenalty, RelativeRoughness
 
 
 def plane(rng, m=150):
@@ -137,3 +137,26 @@ def test_weights_are_checked(rng):
         GradientPenalty(tangents, -np.ones(150))
     with pytest.raises(ValueError, match=r"weights must have one value per sample, shape \(150,\)"):
         ActionPenalty(tangents, np.ones(3))
+
+
+def test_relative_roughness_is_differentiated_exactly_and_has_no_unit(rng):
+    D, at = rng.standard_normal((30, 6)), rng.integers(0, 10, 30)
+    D[:, :2] = 0.0
+    penalty = RelativeRoughness(D, at, n_free=2)
+    a, rho = rng.standard_normal(6), rng.uniform(0.5, 2.0, 10)
+    value, by_a, by_noise = penalty.value_and_gradient(a, rho)
+    h = 1e-6
+    for k in range(6):
+        e = h * np.eye(6)[k]
+        slope = (penalty.value_and_gradient(a + e, rho)[0] - penalty.value_and_gradient(a - e, rho)[0]) / (2 * h)
+        assert by_a[k] == pytest.approx(slope, rel=1e-6, abs=1e-7)
+    for i in range(10):
+        e = h * np.eye(10)[i]
+        slope = (penalty.value_and_gradient(a, rho + e)[0] - penalty.value_and_gradient(a, rho - e)[0]) / (2 * h)
+        assert by_noise[i] == pytest.approx(slope, rel=1e-6, abs=1e-7)
+    assert penalty.value_and_gradient(9 * a, 3 * rho)[0] == pytest.approx(value, rel=1e-12)
+    J, by_b = penalty.jacobian(a, rho, np.eye(10))
+    np.testing.assert_allclose(2 * J.T @ (J @ a), by_a, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(2 * by_b.T @ (J @ a), by_noise, rtol=1e-12, atol=1e-12)
+    half_log_det = 0.5 * np.linalg.slogdet(J[:, 2:].T @ J[:, 2:])[1]
+    assert penalty.log_volume(rho) == pytest.approx(half_log_det, rel=1e-12)

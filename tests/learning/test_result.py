@@ -11,6 +11,7 @@ from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.optimise import Solution
 from ordiff.learning.parameters import ParameterBlock
 from ordiff.learning.result import Posterior, read_ordering
+from ordiff.states import States
 
 
 @pytest.fixture
@@ -57,3 +58,15 @@ def test_the_ordering_is_corrected_for_the_length_of_the_step(eps):
         read = read_ordering(states, Dynamics(eps, np.full(n, 0.7), (l,), (np.ones(n),)))
         np.testing.assert_allclose(read[inside], (l + correction)[inside], atol=1e-3)
         assert abs(states.start @ read) < 1e-12
+
+
+def test_an_ordering_is_read_the_same_at_the_edge(rng):
+    """For l = −½θx² the row sums without an edge have a closed form, and so have the states at the edge of the data."""
+    states = States.design(rng.uniform(-1, 1, (800, 2)), 0.12, np.zeros(2), dimension=2)
+    x, eps, rho, theta = states.points, 0.05, 0.7, np.array([2.0, 0.5])
+    N = len(x)
+    chain = Dynamics(eps, np.full(N, rho), (-0.5 * x**2 @ theta,), (np.ones(N),))
+    read = read_ordering(states, chain)
+    log_ratio = 0.5 * eps * (x**2 @ (theta**2 / (1 + eps * theta))) / rho**2 - 0.5 * np.log(1 + eps * theta).sum()
+    expected = -0.5 * x**2 @ theta + 0.5 * rho**2 * log_ratio
+    np.testing.assert_allclose(read, expected - states.start @ expected, atol=1e-7)

@@ -127,3 +127,21 @@ def test_penalties_are_the_second_derivative_of_roughness(parameters, rng, monke
     assert 0.5 * a @ matrix @ a == pytest.approx(cost, rel=1e-12)
     monkeypatch.setattr("ordiff.learning.smoothing._MOST_DENSE", 8)  # too large: its diagonal
     np.testing.assert_allclose(penalty_matrix(mixed, A0), np.diag(matrix), rtol=1e-14)
+
+
+def test_strengths_of_several_penalties_on_the_same_coefficients(rng):
+    """λ_j ← (λ_j tr(S⁺A_j) − 2mλ_j tr(H⁻¹A_j)) / (2m aᵀA_j a), S = Σ λ_j A_j."""
+    root = rng.standard_normal((3, 3))
+    B = root @ root.T
+    block = ParameterBlock("noise", rng.normal(size=(20, 3)), penalty=np.array([0.0, 2.0, 3.0]), strength=0.5,
+                           lower=((B, 0.3),))  # fmt: skip
+    parameters = Parameters((block,), Dynamics(0.1, np.ones(20), (np.ones(20),), (np.ones(20),)))
+    a = 0.1 * rng.normal(size=3)
+    A = np.diag(block.penalty)
+    S = 0.5 * A + 0.3 * B
+    C = np.linalg.inv(M * (2 * np.eye(3) + 2 * S))
+    np.testing.assert_allclose(penalty_matrix(parameters, a), 2 * S, rtol=1e-12)
+    new = updated_strengths(parameters, a, C, M, (True,)).blocks[0]
+    for wanted, strength, Q in ((new.strength, 0.5, A), (new.lower[0][1], 0.3, B)):
+        used = strength * np.trace(np.linalg.inv(S) @ Q) - 2 * strength * M * np.trace(C @ Q)
+        assert wanted == pytest.approx(np.clip(used / (2 * M * a @ Q @ a), strength / 30, strength * 30), rel=1e-9)

@@ -108,7 +108,7 @@ def _directions(X: Array) -> tuple[Array, Array, list[str]]:
     """A centre, directions (n, r) and their names: the coordinates, or the leading principal directions of many."""
     n, centre = X.shape[1], X.mean(axis=0)
     if n <= _DIRECTIONS:
-        return centre, np.eye(n), [f"x{k + 1}" for k in range(n)]
+        return np.zeros(n), np.eye(n), [f"x{k + 1}" for k in range(n)]
     axes = np.linalg.svd(X - centre, full_matrices=False)[2][:_DIRECTIONS].T
     return centre, axes, [f"component {k + 1}" for k in range(axes.shape[1])]
 

@@ -1,0 +1,83 @@
+"""The self-check: right fits pass, and what is wrong is told."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import ordiff as od
+
+
+def fitted(start, X, times, **settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", od.OrdiffWarning)
+        return od.SnapshotSDE(start, noise="constant", **settings).fit(X, times)
+
+
+@pytest.fixture(scope="module")
+def right() -> od.SnapshotSDE:
+    data = od.datasets.double_well(600, random_state=0)
+    return fitted(data.start, data.X, data.times)
+
+
+@pytest.fixture(scope="module")
+def turning() -> od.SnapshotSDE:
+    rng = np.random.default_rng(0)
+    times = rng.uniform(0, 3, 600)
+    rotation = np.array([[-1.0, 2.0], [-2.0, -1.0]])
+    X = od.datasets.simulate(lambda x: x @ rotation, 0.6, [2.0, 0.0], times, random_state=rng)
+    return fitted(np.array([2.0, 0.0]), X, times)
+
+
+def test_a_right_fit_is_trusted(right):
+    assert right.check_.trusted
+    assert right.check_.reasons == ()
+    assert right.check_.worst_z < 4
+    assert right.summary().startswith("Check: passed")
+    assert "known to ±" in right.summary()
+
+
+def test_the_table_holds_the_moments_of_the_samples(right):
+    rows = [row for row in right.check_.table if row.name == "mean of x1"]
+    order = np.argsort(right._data.times[right._result.used])
+    x = right.samples_[right._result.used][order, 0]
+    assert sum(row.n for row in rows) == x.size
+    assert rows[0].observed == pytest.approx(x[: rows[0].n].mean())
+    assert [row.time for row in rows] == sorted(row.time for row in rows)
+
+
+def test_a_drift_that_turns_is_told(turning):
+    check = turning.check_
+    assert not check.trusted
+    assert "does not reproduce the samples" in check.reasons[0]
+    assert "no gradient" in check.reasons[0]
+    assert turning.summary().startswith("Check: NOT TRUSTED")
+    assert "known to ±" not in turning.summary()
+
+
+def test_the_verdict_is_kept_in_a_file(turning, tmp_path):
+    turning.save(tmp_path / "model.npz")
+    assert od.load(tmp_path / "model.npz").check_ == turning.check_
+
+
+def test_four_dimensions_are_told():
+    rng = np.random.default_rng(0)
+    times = rng.uniform(0, 2, 400)
+    X = od.datasets.simulate(lambda x: -x, 0.7, np.ones(4), times, random_state=rng)
+    model = fitted(np.ones(4), X, times)
+    assert any("4 dimensions" in reason for reason in model.check_.reasons)
+
+
+def test_an_untrusted_fit_warns(turning):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", od.OrdiffWarning)
+        od.SnapshotSDE(np.array([2.0, 0.0]), noise="constant").fit(turning.samples_, turning._data.times)
+    assert "not trusted: the fitted process does not reproduce" in str(caught[0].message)
+
+
+def test_deviations_of_the_drift_cover(right):
+    data = od.datasets.double_well(600, random_state=0)
+    assert right.drift_std_.shape == right.drift_.shape
+    assert 0.8 < np.mean(np.abs(right.drift_ - data.drift) <= 2 * right.drift_std_) <= 1
