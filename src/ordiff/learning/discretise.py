@@ -30,6 +30,9 @@ _SPACING = 1.05
 _WIDTH = 0.6
 # The graph's radius in standard deviations of a step where the noise is high, and the most neighbours it may have.
 REACH, _MOST_NEIGHBORS = 4.0, 400
+# A chain is designed for noise up to this factor below and above its median: on real data single regions ask for more,
+# and states for them would take minutes. The check of the fit tells.
+_RANGE = 2.5
 # States of the coarse chain; steps within the horizon of either chain.
 _COARSE_STATES = 400
 _COARSE_STEPS, STEPS, _FEWEST_STEPS, _MOST_STEPS = 20, 40, 8, 80
@@ -151,11 +154,11 @@ def is_resolved(settings: FitSettings, data: Snapshots, chain: FittedChain) -> b
 
 
 def levels(data: Snapshots, chain: FittedChain) -> tuple[float, float, float]:
-    """Low and high noise over the samples, and a high drift."""
+    """Low and high noise over the samples, within a factor of the median, and a high drift."""
     B = chain.states.observe(data.X)
-    low, high = np.quantile(np.exp(B @ np.log(chain.dynamics.noise)), [0.1, 0.95])
+    low, middle, high = np.quantile(np.exp(B @ np.log(chain.dynamics.noise)), [0.1, 0.5, 0.95])
     drift = np.quantile(np.linalg.norm(chain.drift(data.X), axis=1), 0.95)
-    return float(low), float(high), float(drift)
+    return float(max(low, middle / _RANGE)), float(min(high, middle * _RANGE)), float(drift)
 
 
 def _step(settings: FitSettings, data: Snapshots, coarse: FittedChain) -> float:

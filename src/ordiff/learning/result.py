@@ -15,6 +15,7 @@ from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
 from ordiff.learning.optimise import Solution
+from ordiff.learning.transition import ChainPattern, TransitionParameters
 from ordiff.operator import MarkovOperator
 from ordiff.states import States
 
@@ -165,15 +166,38 @@ def read_ordering(states: States, dynamics: Dynamics) -> Array:
     """The ordering of the process from that of the chain, (N,): l + ½ρ² log(Z/Z_0), 0 at the start.
 
     The kernel is an implicit Euler step, so that a fitted l is off by about ½ε‖∇l‖²/2; see FORMULAS section 8, the
-    line. Z and Z_0 are the row sums of the kernel with and without the ordering, where the data have no edge, which
-    would cut them unequally: log(Z/Z_0) = ½ε gᵀ(I − εH)⁻¹g/ρ² − ½ log det(I − εH), with g and H gradient and
-    Hessian of l.
+    line. Z and Z_0 are the row sums of the kernel with and without the ordering. On designed states they are those of
+    rows that no edge of the data cuts; on samples, whose orderings are not smooth, they are summed.
     """
     l, slope = dynamics.orderings[0], dynamics.slopes[0]
-    g, H = states.derivatives(slope * l if np.ptp(slope) > 0 else slope[0] * l)
-    values, vectors = np.linalg.eigh(dynamics.eps * H)
-    left = 1 - np.minimum(values, _STEEPEST)
-    along = np.einsum("ijk,ij->ik", vectors, g)
-    log_ratio = 0.5 * dynamics.eps * (along**2 / left).sum(axis=1) / dynamics.noise**2 - 0.5 * np.log(left).sum(axis=1)
+    log_ratio = (_summed_ratio if states.are_samples else _uncut_ratio)(states, dynamics)
     read = l + 0.5 * dynamics.noise**2 * log_ratio / slope
     return np.asarray(read - states.start @ read)
+
+
+def _uncut_ratio(states: States, dynamics: Dynamics) -> Array:
+    """log(Z/Z_0) = ½ε gᵀ(I − εH)⁻¹g/ρ² − ½ log det(I − εH), (N,), with g and H gradient and Hessian of the ordering."""
+    slope, eps = dynamics.slopes[0], dynamics.eps
+    g, H = states.derivatives(dynamics.orderings[0])
+    values, vectors = np.linalg.eigh(eps * slope[:, None, None] * H)
+    left = 1 - np.minimum(values, _STEEPEST)
+    along = slope[:, None] * np.einsum("ijk,ij->ik", vectors, g)
+    return np.asarray(0.5 * eps * (along**2 / left).sum(axis=1) / dynamics.noise**2 - 0.5 * np.log(left).sum(axis=1))
+
+
+def _summed_ratio(states: States, dynamics: Dynamics) -> Array:
+    """log(Z/Z_0) by sums over the rows, (N,)."""
+    pattern, l = ChainPattern(states.graph), dynamics.orderings[0]
+    inner, none = pattern.inner, np.empty((0, l.size))
+    noise, volumes = inner(dynamics.noise), inner(np.log(states.volumes))
+    without = TransitionParameters(dynamics.eps, noise, none, none, none, volumes, 0.0)
+    tables, slopes = inner(l)[None], inner(dynamics.slopes[0])[None]
+    with_ordering = TransitionParameters(dynamics.eps, noise, tables, slopes, none, volumes, 0.0)
+    log_Z, log_Z0 = (_log_row_sums(pattern, parameters) for parameters in (with_ordering, without))
+    return np.asarray(pattern.outer(log_Z - log_Z0))
+
+
+def _log_row_sums(pattern: ChainPattern, parameters: TransitionParameters) -> Array:
+    out = np.zeros(pattern.n)
+    pattern.rows.transition(parameters, parameters.eps, log_sum=out)
+    return out
