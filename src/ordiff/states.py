@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _validation
 from ordiff._compiled import graph as graph_loops
+from ordiff._coordinates import LinearCoordinates, distinct_rows
 from ordiff._parallel import cached_property
 from ordiff._polynomials import (
     batches,
@@ -51,6 +52,8 @@ from ordiff.graph.search import count_within, query_tree
 _MIN_COPIES, _COPIES_PER_CELL, _JITTER, _JITTER_ON_MANIFOLD = 8, 16.0, 0.7, 0.5
 # Neighbours for tangent spaces, at least.
 _TANGENT_NEIGHBORS = 12
+# The largest dimension of designed states: their number grows with its power.
+_MAX_DIMENSION = 6
 # Samples that the dimension is estimated from, at most.
 _DIMENSION_SAMPLES = 10_000
 # Iterations of Lloyd's algorithm: more change little.
@@ -94,10 +97,11 @@ class States:
         start: where the process starts: a point (n,), which becomes state 0, or several (s, n), with ``start_weights``.
         radius: states this near are neighbours in ``graph``; by default 8 spacings.
         """
-        X = _validation.points(X, minimum=10)
+        X = distinct_rows(_validation.points(X, minimum=10))
         n = X.shape[1]
         rng = np.random.default_rng(random_state)
         d = _dimension(X, rng) if dimension is None else _validation.count(dimension, "dimension", 1, n)
+        _check_dimension(d, n)
         r8 = _eighth_distances(X)
         spacing = _default_spacing(r8, d) if spacing is None else _validation.positive(spacing, "spacing")
         r8 = np.minimum(r8, 2 * np.quantile(r8, 0.95))  # outliers are no support
@@ -113,8 +117,9 @@ class States:
     @staticmethod
     def spacing_for(n_states: int, X: Array, dimension: int | None = None, random_state: int | None = 0) -> float:
         """The spacing with which the samples X (m, n) have about this many states, or as many as samples."""
-        rng = np.random.default_rng(random_state)
+        X, rng = distinct_rows(X), np.random.default_rng(random_state)
         d = _dimension(X, rng) if dimension is None else dimension
+        _check_dimension(d, X.shape[1])
         some = X if len(X) <= n_states else X[rng.choice(len(X), n_states, replace=False)]
         return _default_spacing(_eighth_distances(some), d)
 
@@ -172,7 +177,8 @@ class States:
 
     def from_samples(self, X: Array, f: Array) -> Array:
         """A function f (m,) on samples X (m, n) at the states, (N,): local polynomials through the nearest samples."""
-        degree = degree_for(self.dimension)
+        X, first = np.unique(X, axis=0, return_index=True)  # copies would take the place of neighbours
+        f, degree = f[first], degree_for(self.dimension)
         k, tree, out = min(len(X), 4 * n_terms(self.dimension, degree)), kd_tree(X), np.empty(len(self.points))
         for rows in batches(len(out), k * X.shape[1]):
             distances, near = query_tree(tree, self.points[rows], k)
@@ -230,9 +236,19 @@ class States:
 
 
 def _dimension(X: Array, rng: np.random.Generator) -> int:
-    """The dimension of the data, from some of the samples where there are many."""
+    """The dimension of the data, without noise across a subspace, from some of the samples where there are many."""
+    X = LinearCoordinates.of(X).transform(X)
     some = X if len(X) <= _DIMENSION_SAMPLES else X[rng.choice(len(X), _DIMENSION_SAMPLES, replace=False)]
     return intrinsic_dimension(NeighborGraph.build(some, k=min(max(20, min(100, len(some) // 10)), len(some) - 1)))
+
+
+def _check_dimension(d: int, n: int) -> None:
+    if d > _MAX_DIMENSION:
+        raise ValueError(
+            f"the samples have {n} coordinates and are {d}-dimensional, and states can be spread over up to "
+            f"{_MAX_DIMENSION} dimensions: reduce X to a few principal components, or, if the process has fewer "
+            "dimensions and the rest is noise, say how many (dimension=, a member of DesignedStates)."
+        )
 
 
 def _eighth_distances(X: Array) -> Array:
