@@ -130,7 +130,7 @@ def _is_small_and_flat(values: Array, q: int, m: int) -> bool:
     """Whether the variances after the first q are small beside these, and about the same."""
     rest = values[q:]
     sampling = (1 + np.sqrt(rest.size / m)) ** 2  # the largest of equal ones (Marchenko and Pastur)
-    return bool(rest[0] < _NOISE * values[q - 1] and rest[0] < _FLAT * sampling * rest.mean())
+    return bool(rest[0] < sampling * min(_NOISE * values[q - 1], _FLAT * rest.mean()))
 
 
 def _is_noise(values: Array, parts: Array, q: int, times: Array | None) -> bool:

@@ -18,12 +18,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ordiff import _io, _validation
-from ordiff._coordinates import LinearCoordinates
 from ordiff._parallel import one_blas_thread
 from ordiff._validation import Array
 from ordiff.fields import Moments, local_moments
 from ordiff.graph.search import query_tree
-from ordiff.learning.data import Snapshots, warn_of_units
+from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.discretise import likelihood_on
 from ordiff.learning.fit import fit, progress_bar
 from ordiff.learning.result import FitResult, FittedChain
@@ -158,7 +157,7 @@ class SnapshotSDE(BaseEstimator):
         settings = FitSettings.of(self)
         data = Snapshots.of(self.start, settings.times, X, times, sample_weight)
         warn_of_units(data, [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))])
-        self.coordinates_ = _coordinates(settings, data)
+        self.coordinates_ = coordinates_for(settings, data)
         self._samples, data = X, data.in_coordinates(self.coordinates_)
         with progress_bar(self.progress) as report, one_blas_thread():
             result = fit(settings, data, report)
@@ -221,8 +220,7 @@ class SnapshotSDE(BaseEstimator):
         return _validation.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
 
     def _at(self, X: ArrayLike) -> Any:
-        points = self._points(X)
-        return self.states_.observe(points)
+        return self.states_.observe(self._points(X))
 
     def score_samples(self, X: ArrayLike, times: ArrayLike | None = None) -> Array:
         """The logarithm of the density of every point at its time, (p,), in the coordinates of `states_`."""
@@ -338,11 +336,7 @@ class SnapshotSDE(BaseEstimator):
         spread = self._level_deviation
         lines = [
             f"{len(self.ordering_)} samples in {self.n_features_in_} coordinates, "
-            + (
-                f"learned in {q} components of them, "
-                if (q := self.states_.points.shape[1]) < self.n_features_in_
-                else ""
-            )
+            + (f"learned in {self._data.X.shape[1]} components of them, " if self.coordinates_.reduced else "")
             + f"horizon {self.horizon_:.4g}{T}.",
             f"Chain: {len(self.states_.points)} {'samples' if self.states_.are_samples else 'designed states'} of "
             f"dimension {self.states_.dimension}, {self.graph_.n_edges // self.graph_.n_points} neighbours each, "
@@ -369,17 +363,13 @@ class SnapshotSDE(BaseEstimator):
         data = self._data
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= _io.coordinate_arrays(self.coordinates_)
-        arrays |= {"samples": self.samples_, "start": data.start, "start_weights": data.start_weights}
+        arrays |= {
+            "samples": self.samples_,
+            "start": self.coordinates_.inverse(data.start),
+            "start_weights": data.start_weights,
+        }
         numbers = {name: getattr(self, name) for name in _NUMBERS} | {"times_known": data.times is not None}
         _io.write(path, self.get_params(deep=False), self._chain, numbers, arrays)
-
-
-def _coordinates(settings: FitSettings, data: Snapshots) -> LinearCoordinates:
-    """Those in which a chain is learned: the data's own where the user's states or orderings are in them."""
-    given = settings.ordering
-    if isinstance(settings.states, States) or not (given is None or isinstance(given, np.ndarray)):
-        return LinearCoordinates()
-    return LinearCoordinates.of(data.X, data.times_from_one_start, settings.dimension or 1)
 
 
 def _states_of(members: dict[Any, Any], samples: Array, states: States) -> list[Any]:
@@ -444,9 +434,9 @@ def load(path: str | Path) -> SnapshotSDE:
         setattr(model, name, numbers[name])
     model.coordinates_ = _io.coordinates(arrays)
     model._samples = arrays["samples"]
-    X = model.coordinates_.transform(model._samples)
+    X, start = (model.coordinates_.transform(arrays[name]) for name in ("samples", "start"))
     times = np.zeros(len(X)) if numbers["times_known"] else None
     model._settings, model._result = FitSettings.of(model), None
-    model._data = Snapshots(X, times, np.ones(len(X)), arrays["start"], arrays["start_weights"], model.horizon_)
+    model._data = Snapshots(X, times, np.ones(len(X)), start, arrays["start_weights"], model.horizon_)
     model._read_chain(chain, X)
     return model

@@ -12,7 +12,8 @@ from ordiff import _validation
 from ordiff._coordinates import LinearCoordinates, distinct_rows, is_noise_in_time
 from ordiff._parallel import cached_property
 from ordiff._validation import Array
-from ordiff.learning.settings import TimeDensity
+from ordiff.learning.settings import FitSettings, TimeDensity
+from ordiff.states import States
 
 # The share of rows that may be copies, and the ratio of the spreads of columns, before it is said.
 _COPIES, _UNITS = 0.05, 30.0
@@ -96,6 +97,17 @@ class Snapshots:
         return len(self.start) == 1
 
 
+def coordinates_for(settings: FitSettings, data: Snapshots) -> LinearCoordinates:
+    """Those in which a chain is learned: the data's own where the user's states or orderings are in them."""
+    if isinstance(settings.states, States) or not _are_values(settings.ordering):
+        return LinearCoordinates()
+    return LinearCoordinates.of(data.X, data.times_from_one_start, settings.dimension or 1)
+
+
+def _are_values(ordering: Any) -> bool:
+    return ordering is None or np.asarray(ordering).dtype.kind in "iuf"
+
+
 def _warn_of_weights(w: Array) -> None:
     mean = float(w[w > 0].mean())
     if not 0.1 <= mean <= 10:
@@ -129,14 +141,25 @@ def warn_of_units(data: Snapshots, names: list[str]) -> None:
     """Warn of columns that spread much farther than others, unless these are only noise."""
     spread = data.X.std(axis=0)
     small = (spread < spread.max() / _UNITS) & (spread > 1e-5 * spread.max() / _UNITS)
-    if not small.any() or is_noise_in_time(data.X[:, small], data.times_from_one_start):
+    if not small.any():
         return
+    beside = _beside(data.X[:, small], data.X[:, ~small])
+    if not beside.any() or is_noise_in_time(data.X[:, small], data.times_from_one_start):
+        return
+    small[small] = beside
     large = spread > _UNITS * spread[small].max()
     _validation.warn(
         f"the columns {_some_names(names, large)} of X spread more than {_UNITS:g} times as far as "
         f"{_some_names(names, small)}, which then hardly count: distances are the same in all directions. If their "
         "units differ, standardise X first, with StandardScaler in a pipeline."
     )
+
+
+def _beside(Y: Array, X: Array) -> NDArray[np.bool_]:
+    """Which columns of Y are not, for the most part, linear in those of X."""
+    Y, X = Y - Y.mean(axis=0), X - X.mean(axis=0)
+    rest = Y - X @ np.linalg.lstsq(X, Y, rcond=None)[0]
+    return np.asarray((rest**2).sum(axis=0) > 0.5 * (Y**2).sum(axis=0))
 
 
 def _some_names(names: list[str], chosen: NDArray[np.bool_], most: int = 5) -> str:
