@@ -98,7 +98,7 @@ def is_noise_in_time(R: Array, times: Array | None) -> bool | None:
     chance = 2 * np.sqrt(2 / (early.sum() * R.shape[1]))
     later = R[~early].var(axis=0)
     ratio = float(np.mean(R[early].var(axis=0) / np.maximum(later, np.finfo(float).tiny)))
-    return ratio > max(_LEAST_EARLY, 0.95 - chance)
+    return bool(ratio > max(_LEAST_EARLY, 0.95 - chance))
 
 
 def _distinct_columns(X: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
