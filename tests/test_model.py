@@ -270,7 +270,7 @@ def test_an_interrupt_returns_the_best_so_far(process, monkeypatch) -> None:
 
     monkeypatch.setattr(PenalisedLikelihood, "value_and_gradient", interrupted)
     model = SnapshotSDE(process.start, noise="constant", smoothness=Smoothness(basis=30))
-    with pytest.warns(od.OrdiffWarning, match="not confirmed"):
+    with pytest.warns(od.OrdiffWarning, match="interrupted"):
         model.fit(process.X, process.times)
     assert not model.converged_
     assert model.interrupted_

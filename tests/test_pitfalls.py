@@ -95,8 +95,10 @@ def test_a_start_that_nothing_leads_from_is_an_error(rng):
 
 
 def test_a_gap_that_can_be_bridged_is_told_of():
-    with pytest.warns(OrdiffWarning, match="to bridge the gap"):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
         model = fit(*moved(0.12, np.random.default_rng(0)), np.array([0.2, 0.0]))
+    assert any("to bridge the gap" in str(one.message) for one in told)
     np.testing.assert_allclose(model.states_.start @ model.states_.points, [0.2, 0.0])
     assert 0.1 < model.noise_[0] < 0.3
 
@@ -117,7 +119,7 @@ def test_early_samples_count_where_they_are_many():
 def test_many_early_samples_are_told():
     t = np.repeat([0.1, 0.25, 0.5, 1.5, 4.0], 100)
     X = decayed(np.array([3.0, 3.0]), t, np.random.default_rng(3))
-    with pytest.warns(OrdiffWarning, match="200 of 500 samples were seen before the chain's first step"):
+    with pytest.warns(OrdiffWarning, match="200 of 500 samples were seen before the first step"):
         fit(X, t, np.array([3.0, 3.0]), solver__eps=0.4)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ordiff._coordinates import LinearCoordinates
 from ordiff._validation import Array, IntArray
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.ordering import Ordering
@@ -86,6 +87,16 @@ def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
     )  # fmt: skip
     given = tuple(Ordering.local(_StoredDifferences(graph.matrix(edges))) for edges in several("chain.local"))
     return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"])
+
+
+def coordinate_arrays(coordinates: LinearCoordinates) -> dict[str, Any]:
+    """The arrays of linear coordinates by their names in a file; none when they are the data's own."""
+    return {f"coordinates.{name}": value for name, value in vars(coordinates).items() if value is not None}
+
+
+def coordinates(arrays: dict[str, Any]) -> LinearCoordinates:
+    """Those of a file."""
+    return LinearCoordinates(*(arrays.get(f"coordinates.{name}") for name in ("centre", "forward", "back")))
 
 
 class _StoredDifferences:

@@ -23,7 +23,7 @@ from ordiff._validation import Array
 from ordiff.fields import Moments, local_moments
 from ordiff.graph.search import query_tree
 from ordiff.learning.check import FitCheck, Moment, check_fit
-from ordiff.learning.data import Snapshots
+from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.discretise import likelihood_on
 from ordiff.learning.fit import fit, progress_bar
 from ordiff.learning.result import FitResult, FittedChain
@@ -80,6 +80,9 @@ class SnapshotSDE(BaseEstimator):
         The mean speed of every ordering.
     states_, graph_, operator_, eps_
         The chain: its states, their graph, its operator and its step.
+    coordinates_ : LinearCoordinates
+        Where the samples lie in a linear subspace up to noise, the chain lives there: `states_.points` are in its
+        coordinates, and ``coordinates_.inverse(states_.points)`` in those of X. All else is in the coordinates of X.
     loss_, history_, n_iter_, converged_, interrupted_
         The penalised loss, after every evaluation too, their number, whether the optimum was confirmed, and whether
         Ctrl-C ended the fit, which is then the best so far.
@@ -157,6 +160,9 @@ class SnapshotSDE(BaseEstimator):
         X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
         settings = FitSettings.of(self)
         data = Snapshots.of(self.start, settings.times, X, times, sample_weight)
+        warn_of_units(data, [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))])
+        self.coordinates_ = coordinates_for(settings, data)
+        self._samples, data = X, data.in_coordinates(self.coordinates_)
         with progress_bar(self.progress) as report, one_blas_thread():
             result = fit(settings, data, report)
             self._read(settings, data, result)
@@ -178,18 +184,18 @@ class SnapshotSDE(BaseEstimator):
         B, chain = self._observed, result.chain
         self.ordering_ = B @ chain.ordering
         self.noise_ = np.exp(B @ np.log(chain.noise))
-        self.drift_ = chain.drift(data.X)
+        self.drift_ = self.coordinates_.vectors(chain.drift(data.X))
         self.speed_ = chain.speeds()
         self.ordering_std_, self.log_noise_std_ = result.posterior.deviations(B, chain.states.start)
         self.noise_std_ = self.noise_ * self.log_noise_std_
-        self.drift_std_ = result.posterior.drift_deviations(chain.states.polynomials(data.X)[1])
+        self.drift_std_ = result.posterior.drift_deviations(chain.states.polynomials(data.X)[1], self.coordinates_.back)
         self.check_ = check_fit(result, data, self.noise_, self._level_deviation)
 
     @property
     def samples_(self) -> Array:
         """The samples of the fit, (m, n)."""
         check_is_fitted(self)
-        return self._data.X
+        return self._samples
 
     def _read_chain(self, chain: FittedChain, samples: Array) -> None:
         self._chain = chain
@@ -209,18 +215,21 @@ class SnapshotSDE(BaseEstimator):
 
     def predict_drift(self, X: ArrayLike) -> Array:
         """The drift at points (p, n), in their coordinates."""
-        return self._chain.drift(self._points(X))
+        return self.coordinates_.vectors(self._chain.drift(self._points(X)))
 
     def _points(self, X: ArrayLike) -> Array:
+        """Points (p, n) in the coordinates of the chain."""
+        return self.coordinates_.transform(self._checked(X))
+
+    def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
         return _validation.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
 
     def _at(self, X: ArrayLike) -> Any:
-        points = self._points(X)
-        return self.states_.observe(points)
+        return self.states_.observe(self._points(X))
 
     def score_samples(self, X: ArrayLike, times: ArrayLike | None = None) -> Array:
-        """The logarithm of the density of every point at its time, (p,)."""
+        """The logarithm of the density of every point at its time, (p,), in the coordinates of `states_`."""
         check_is_fitted(self)
         data, local = self._data.at(self._points(X), times), self._chain.local_differences()
         settings = replace(self._settings, times=replace(group_of(self.times, "times"), horizon=data.horizon))
@@ -245,18 +254,20 @@ class SnapshotSDE(BaseEstimator):
         cumulative = np.cumsum(P.data)
         ends, before = cumulative[P.indptr[1:] - 1], np.concatenate([[0.0], cumulative])[P.indptr[:-1]]
         at = rng.choice(len(self.states_.points), n, p=self.states_.start)
-        paths = np.empty((n, steps + 1, self.states_.points.shape[1]))
-        paths[:, 0] = self.states_.points[at]
+        points = self.coordinates_.inverse(self.states_.points)
+        paths = np.empty((n, steps + 1, points.shape[1]))
+        paths[:, 0] = points[at]
         for s in range(steps):
             u = before[at] + rng.random(n) * (ends[at] - before[at])
             at = P.indices[np.clip(np.searchsorted(cumulative, u), P.indptr[at], P.indptr[at + 1] - 1)]
-            paths[:, s + 1] = self.states_.points[at]
+            paths[:, s + 1] = points[at]
         return self.eps_ * np.arange(steps + 1.0), paths
 
     # ------------------------------------------------------------------------------------ can it be trusted
 
     def moments(self) -> Moments:
-        """Drift and diffusion read back from the operator at the states: the check that it does what was learned."""
+        """Drift and diffusion read back from the operator at the states, in their coordinates: the check that it does
+        what was learned."""
         check_is_fitted(self)
         return local_moments(self.operator_)
 
@@ -302,18 +313,18 @@ class SnapshotSDE(BaseEstimator):
         ``continuous``: count passages between steps too (see `ordiff.passage`).
         """
         check_is_fitted(self)
-        points = None if X is None else self._points(X)
+        points = None if X is None else self._checked(X)
         if isinstance(terminal, dict) and all(callable(inside) for inside in terminal.values()):
-            at = self.states_.points
+            at = self.coordinates_.inverse(self.states_.points)
             sets = list(terminal_sets({name: inside(at) for name, inside in terminal.items()}, len(at)).values())
             asked = self.samples_ if points is None else points
             ends = [np.asarray(inside(asked), bool) for inside in terminal.values()]
         else:
             members = terminal_sets(terminal, len(self.ordering_))
-            sets = _states_of(members, self.samples_, self.states_)
+            sets = _states_of(members, self._data.X, self.states_)
             ends = [np.isin(np.arange(len(self.ordering_)), rows) for rows in members.values()] if X is None else []
         F = fate_probabilities(self.operator_, sets, continuous=continuous)
-        B = self._observed if points is None else self.states_.observe(points)
+        B = self._observed if points is None else self._at(points)
         out = np.clip(B @ np.asarray(F), 0.0, 1.0)
         for fate, inside in enumerate(ends):
             out[inside] = np.arange(len(sets)) == fate
@@ -331,7 +342,9 @@ class SnapshotSDE(BaseEstimator):
         spread = self._level_deviation
         lines = [
             str(self.check_),
-            f"{len(self.ordering_)} samples in {self.n_features_in_} coordinates, horizon {self.horizon_:.4g}{T}.",
+            f"{len(self.ordering_)} samples in {self.n_features_in_} coordinates, "
+            + (f"learned in {self._data.X.shape[1]} components of them, " if self.coordinates_.reduced else "")
+            + f"horizon {self.horizon_:.4g}{T}.",
             f"Chain: {len(self.states_.points)} {'samples' if self.states_.are_samples else 'designed states'} of "
             f"dimension {self.states_.dimension}, {self.graph_.n_edges // self.graph_.n_points} neighbours each, "
             f"steps of {self.eps_:.4g}{T}.",
@@ -360,7 +373,12 @@ class SnapshotSDE(BaseEstimator):
         check_is_fitted(self)
         data = self._data
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays |= {"samples": data.X, "start": data.start, "start_weights": data.start_weights}
+        arrays |= _io.coordinate_arrays(self.coordinates_)
+        arrays |= {
+            "samples": self.samples_,
+            "start": self.coordinates_.inverse(data.start),
+            "start_weights": data.start_weights,
+        }
         numbers = {name: getattr(self, name) for name in _NUMBERS} | {"times_known": data.times is not None}
         numbers |= {"reasons": self.check_.reasons, "moments": [list(vars(row).values()) for row in self.check_.table]}
         _io.write(path, self.get_params(deep=False), self._chain, numbers, arrays)
@@ -419,9 +437,11 @@ def load(path: str | Path) -> SnapshotSDE:
         setattr(model, name, numbers[name])
     table = tuple(Moment(*row) for row in numbers["moments"])
     model.check_ = FitCheck(not numbers["reasons"], tuple(numbers["reasons"]), table)
-    X = arrays["samples"]
+    model.coordinates_ = _io.coordinates(arrays)
+    model._samples = arrays["samples"]
+    X, start = (model.coordinates_.transform(arrays[name]) for name in ("samples", "start"))
     times = np.zeros(len(X)) if numbers["times_known"] else None
     model._settings, model._result = FitSettings.of(model), None
-    model._data = Snapshots(X, times, np.ones(len(X)), arrays["start"], arrays["start_weights"], model.horizon_)
+    model._data = Snapshots(X, times, np.ones(len(X)), start, arrays["start_weights"], model.horizon_)
     model._read_chain(chain, X)
     return model

@@ -23,7 +23,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _validation
 from ordiff._compiled import graph as graph_loops
+from ordiff._coordinates import LinearCoordinates, distinct_rows
 from ordiff._parallel import cached_property
+from ordiff._polynomials import (
+    batches,
+    coefficients_of,
+    degree_for,
+    frames_of,
+    kd_tree,
+    local_polynomial,
+    n_terms,
+    projected,
+)
 from ordiff._validation import Array, GraphError
 from ordiff.geometry import (
     balanced_density,
@@ -39,14 +50,10 @@ from ordiff.graph.search import count_within, query_tree
 # Jittered copies of a sample, at least and per volume of a spacing, and their standard deviation in units of the
 # distance to the 8th neighbour: in all of space, and on a manifold within it, where the tangent spaces are estimated.
 _MIN_COPIES, _COPIES_PER_CELL, _JITTER, _JITTER_ON_MANIFOLD = 8, 16.0, 0.7, 0.5
-# Neighbours for tangent spaces, and for the local surface that a point is projected on.
-_TANGENT_NEIGHBORS, _PROJECTION_NEIGHBORS = 12, 30
-# Up to this dimension local polynomials are quadratic, beyond it linear.
-_MAX_QUADRATIC = 3
-# The largest Σ_j |B_ij|: beyond it a local polynomial extrapolates, and one of lower degree is taken.
-_MAX_WEIGHT = 3.0
-# Numbers gathered at a time for local polynomials: bounds the temporaries.
-_BATCH_NUMBERS = 1_000_000
+# Neighbours for tangent spaces, at least.
+_TANGENT_NEIGHBORS = 12
+# The largest dimension of designed states: their number grows with its power.
+_MAX_DIMENSION = 6
 # Samples that the dimension is estimated from, at most.
 _DIMENSION_SAMPLES = 10_000
 # Iterations of Lloyd's algorithm: more change little.
@@ -90,15 +97,16 @@ class States:
         start: where the process starts: a point (n,), which becomes state 0, or several (s, n), with ``start_weights``.
         radius: states this near are neighbours in ``graph``; by default 8 spacings.
         """
-        X = _validation.points(X, minimum=10)
+        X = distinct_rows(_validation.points(X, minimum=10))
         n = X.shape[1]
         rng = np.random.default_rng(random_state)
         d = _dimension(X, rng) if dimension is None else _validation.count(dimension, "dimension", 1, n)
+        _check_dimension(d, n)
         r8 = _eighth_distances(X)
         spacing = _default_spacing(r8, d) if spacing is None else _validation.positive(spacing, "spacing")
         r8 = np.minimum(r8, 2 * np.quantile(r8, 0.95))  # outliers are no support
         origins = None if start is None else np.atleast_2d(np.asarray(start, dtype=np.float64))
-        cloud = X if n == d else _projected(X, X, d)
+        cloud = X if n == d else projected(X, X, d)
         points = _quasi_uniform(X, _candidates(X, cloud, r8, d, spacing, rng), d, spacing, origins)
         points = _on_support(points, cloud, r8, spacing, origins)
         points = _largest_component(points, spacing, origins, start_weights)
@@ -109,8 +117,9 @@ class States:
     @staticmethod
     def spacing_for(n_states: int, X: Array, dimension: int | None = None, random_state: int | None = 0) -> float:
         """The spacing with which the samples X (m, n) have about this many states, or as many as samples."""
-        rng = np.random.default_rng(random_state)
+        X, rng = distinct_rows(X), np.random.default_rng(random_state)
         d = _dimension(X, rng) if dimension is None else dimension
+        _check_dimension(d, X.shape[1])
         some = X if len(X) <= n_states else X[rng.choice(len(X), n_states, replace=False)]
         return _default_spacing(_eighth_distances(some), d)
 
@@ -135,7 +144,7 @@ class States:
             q = _validation.node_or_scalar(density, len(X), "density", positive=True)
         else:
             q = estimate(near, dimension=d)
-        mass = np.bincount(_kd_tree(X).query(start)[1], weights=start_weights, minlength=len(X))
+        mass = np.bincount(kd_tree(X).query(start)[1], weights=start_weights, minlength=len(X))
         spacing = float(np.median(np.sqrt(near.spacing)))
         points = _validation.need_points(graph._X, "states")
         return cls(points, 1 / (len(X) * q), spacing, d, mass / mass.sum(), radius, True, graph)
@@ -149,7 +158,7 @@ class States:
 
     @cached_property
     def _tree(self) -> Any:
-        return _kd_tree(self.points)
+        return kd_tree(self.points)
 
     def observe(self, X: ArrayLike) -> sp.csr_array:
         """B (m, N): Σ_j B_ij f_j is f at x_i, by a local polynomial through the nearest states; rows sum to 1."""
@@ -168,13 +177,14 @@ class States:
 
     def from_samples(self, X: Array, f: Array) -> Array:
         """A function f (m,) on samples X (m, n) at the states, (N,): local polynomials through the nearest samples."""
-        degree = _degree(self.dimension)
-        k, tree, out = min(len(X), 4 * _n_terms(self.dimension, degree)), _kd_tree(X), np.empty(len(self.points))
-        for rows in _batches(len(out), k * X.shape[1]):
+        X, first = np.unique(X, axis=0, return_index=True)  # copies would take the place of neighbours
+        f, degree = f[first], degree_for(self.dimension)
+        k, tree, out = min(len(X), 4 * n_terms(self.dimension, degree)), kd_tree(X), np.empty(len(self.points))
+        for rows in batches(len(out), k * X.shape[1]):
             distances, near = query_tree(tree, self.points[rows], k)
             offsets = X[near] - self.points[rows, None, :]
-            frames = _frames(offsets, self.dimension)
-            weights, _ = _local_polynomial(offsets if frames is None else offsets @ frames, distances, degree)
+            frames = frames_of(offsets, self.dimension)
+            weights, _ = local_polynomial(offsets if frames is None else offsets @ frames, distances, degree)
             out[rows] = (weights * f[near]).sum(axis=1)
         return out
 
@@ -186,16 +196,16 @@ class States:
         """Gradient (N, d) and Hessian (N, d, d) of a function f (N,) at the states, by local quadratic polynomials in
         tangent coordinates."""
         N, d = len(self.points), self.dimension
-        k = min(N, 2 * _n_terms(d, 2))
+        k = min(N, 2 * n_terms(d, 2))
         gradient, hessian = np.empty((N, d)), np.empty((N, d, d))
-        for rows in _batches(N, k * max(self.points.shape[1], _n_terms(d, 2))):
+        for rows in batches(N, k * max(self.points.shape[1], n_terms(d, 2))):
             distances, near = query_tree(self._tree, self.points[rows], k)
             offsets = self.points[near] - self.points[rows, None, :]
-            frames = _frames(offsets, d)
+            frames = frames_of(offsets, d)
             u = offsets if frames is None else offsets @ frames
             scale = distances[:, -1]
             weight = np.exp(-2.0 * (distances / scale[:, None]) ** 2)
-            c = np.einsum("mtk,mk->mt", _coefficients(u / scale[:, None, None], weight, 2), f[near])
+            c = np.einsum("mtk,mk->mt", coefficients_of(u / scale[:, None, None], weight, 2), f[near])
             gradient[rows] = c[:, 1 : d + 1] / scale[:, None]
             for place, (a, b) in enumerate(combinations_with_replacement(range(d), 2)):
                 second = c[:, d + 1 + place] * (2 if a == b else 1) / scale**2
@@ -206,15 +216,15 @@ class States:
         """B (m, N) of `observe`, and of the derivative along each coordinate, n matrices (m, N)."""
         m, n = X.shape
         N, d = len(self.points), self.dimension
-        degree = _degree(d)
-        k = min(N, 2 * _n_terms(d, degree))
+        degree = degree_for(d)
+        k = min(N, 2 * n_terms(d, degree))
         values, slopes, columns = np.empty((m, k)), np.empty((m, k, n)), np.empty((m, k), np.int64)
-        for rows in _batches(m, k * max(n, _n_terms(d, degree))):
+        for rows in batches(m, k * max(n, n_terms(d, degree))):
             distances, near = query_tree(self._tree, X[rows], k)
             offsets = self.points[near] - X[rows, None, :]
-            frames = _frames(offsets, d)
+            frames = frames_of(offsets, d)
             u = offsets if frames is None else offsets @ frames
-            value, slope = _local_polynomial(u, distances, degree)
+            value, slope = local_polynomial(u, distances, degree)
             values[rows], columns[rows] = value, near
             slopes[rows] = slope if frames is None else np.einsum("mkd,mnd->mkn", slope, frames)
         indptr = np.arange(0, m * k + 1, k)
@@ -225,16 +235,20 @@ class States:
         return matrix(values), [matrix(slopes[:, :, c]) for c in range(n)]
 
 
-def _kd_tree(points: Array) -> Any:
-    from scipy.spatial import cKDTree  # here: `import ordiff` does without
-
-    return cKDTree(points)
-
-
 def _dimension(X: Array, rng: np.random.Generator) -> int:
-    """The dimension of the data, from some of the samples where there are many."""
+    """The dimension of the data, without noise across a subspace, from some of the samples where there are many."""
+    X = LinearCoordinates.of(X).transform(X)
     some = X if len(X) <= _DIMENSION_SAMPLES else X[rng.choice(len(X), _DIMENSION_SAMPLES, replace=False)]
     return intrinsic_dimension(NeighborGraph.build(some, k=min(max(20, min(100, len(some) // 10)), len(some) - 1)))
+
+
+def _check_dimension(d: int, n: int) -> None:
+    if d > _MAX_DIMENSION:
+        raise ValueError(
+            f"the samples have {n} coordinates and are {d}-dimensional, and states can be spread over up to "
+            f"{_MAX_DIMENSION} dimensions: reduce X to a few principal components, or, if the process has fewer "
+            "dimensions and the rest is noise, say how many (dimension=, a member of DesignedStates)."
+        )
 
 
 def _eighth_distances(X: Array) -> Array:
@@ -248,91 +262,6 @@ def _default_spacing(r8: Array, d: int) -> float:
     return float(np.median(r8)) * (1.2 / 8 ** (1 / d))
 
 
-# ----------------------------------------------------------------------------------------- local polynomials
-
-
-def _batches(count: int, numbers: int) -> list[slice]:
-    """Ranges of ``count`` rows, each of which takes so many numbers."""
-    step = max(1, _BATCH_NUMBERS // numbers)
-    return [slice(first, first + step) for first in range(0, count, step)]
-
-
-def _degree(d: int) -> int:
-    return 2 if d <= _MAX_QUADRATIC else 1
-
-
-def _n_terms(d: int, degree: int) -> int:
-    """The number of monomials."""
-    return 1 + d if degree == 1 else (d + 1) * (d + 2) // 2
-
-
-def _monomials(u: Array, degree: int) -> Array:
-    """1, u_a, u_a u_b: (…, terms)."""
-    d = u.shape[-1]
-    terms = [np.ones_like(u[..., 0]), *(u[..., a] for a in range(d))]
-    if degree == 2:
-        terms += [u[..., a] * u[..., b] for a, b in combinations_with_replacement(range(d), 2)]
-    return np.stack(terms, axis=-1)
-
-
-def _frames(offsets: Array, d: int) -> Array | None:
-    """The leading d principal directions of each set of offsets (M, k, n), (M, n, d); None when they span all."""
-    if offsets.shape[2] == d:
-        return None
-    centred = offsets - offsets.mean(axis=1, keepdims=True)
-    if offsets.shape[2] <= offsets.shape[1]:
-        return np.linalg.eigh(centred.transpose(0, 2, 1) @ centred)[1][:, :, : -d - 1 : -1]
-    U = np.linalg.eigh(centred @ centred.transpose(0, 2, 1))[1][:, :, : -d - 1 : -1]
-    V = centred.transpose(0, 2, 1) @ U
-    return V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), np.finfo(float).tiny)
-
-
-def _local_polynomial(u: Array, distances: Array, degree: int) -> tuple[Array, Array]:
-    """Weights (M, k) of the value at 0, and (M, k, d) of the gradient, of weighted least squares in u (M, k, d)."""
-    scale = np.maximum(distances[:, -1:], np.finfo(float).tiny)
-    weight = np.exp(-2.0 * (distances / scale) ** 2)
-    value, slope = _least_squares(u / scale[:, :, None], weight, degree)
-    large = np.abs(value).sum(axis=1) > _MAX_WEIGHT
-    if large.any():
-        if degree > 1:
-            value[large], slope[large] = _least_squares((u / scale[:, :, None])[large], weight[large], degree - 1)
-            large = np.abs(value).sum(axis=1) > _MAX_WEIGHT
-        value[large] = weight[large] / weight[large].sum(axis=1, keepdims=True)
-    return value, slope / scale[:, :, None]
-
-
-def _least_squares(u: Array, weight: Array, degree: int) -> tuple[Array, Array]:
-    """Weights of the value (M, k) and of the gradient (M, k, d) at 0 of a weighted polynomial fit in u (M, k, d)."""
-    d, coefficients = u.shape[2], _coefficients(u, weight, degree)
-    return coefficients[:, 0], coefficients[:, 1 : d + 1].transpose(0, 2, 1)
-
-
-def _coefficients(u: Array, weight: Array, degree: int) -> Array:
-    """Weights (M, terms, k) of the coefficients of a weighted polynomial fit in u (M, k, d)."""
-    Phi = _monomials(u, degree)
-    weighted = Phi * weight[:, :, None]
-    A = Phi.transpose(0, 2, 1) @ weighted
-    ridge = 1e-9 * np.trace(A, axis1=1, axis2=2)[:, None, None] * np.eye(A.shape[1])
-    ridge[:, 0, 0] = 0.0  # constants are reproduced exactly
-    return np.linalg.solve(A + ridge, weighted.transpose(0, 2, 1))
-
-
-def _projected(X: Array, Y: Array, d: int) -> Array:
-    """The points Y projected on the data: on a local polynomial surface through the nearest samples X."""
-    tree, k, out = _kd_tree(X), min(_PROJECTION_NEIGHBORS, len(X)), np.empty_like(Y)
-    degree = 2 if d <= 2 else 1
-    for rows in _batches(len(Y), k * X.shape[1]):
-        distances, near = query_tree(tree, Y[rows], k)
-        offsets = X[near] - Y[rows, None, :]
-        weight = np.exp(-2.0 * (distances / distances[:, -1:]) ** 2)
-        frames = _frames(offsets, d)
-        assert frames is not None
-        scale = distances[:, -1][:, None, None]
-        value, _ = _least_squares((offsets @ frames) / scale, weight, degree)
-        out[rows] = Y[rows] + np.einsum("mk,mkn->mn", value, offsets)
-    return out
-
-
 # --------------------------------------------------------------------------------------------- design of states
 
 
@@ -341,7 +270,7 @@ def _candidates(X: Array, cloud: Array, r8: Array, d: int, spacing: float, rng: 
     rows = _one_per_cell(cloud, spacing / 4, rng)
     copies = _jittered(cloud, rows, r8, d, spacing, rng)
     if X.shape[1] > d:
-        copies = _projected(X, _projected(X, copies, d), d)
+        copies = projected(X, projected(X, copies, d), d)
     candidates = np.concatenate([cloud[rows], copies])
     return candidates[rng.permutation(_one_per_cell(candidates, spacing / 4, rng))]
 
@@ -353,7 +282,7 @@ def _quasi_uniform(X: Array, candidates: Array, d: int, spacing: float, origins:
         candidates = np.concatenate([origins, candidates])
     points = _lloyd(_poisson_disk(candidates, spacing), candidates, fixed)
     if X.shape[1] > d:
-        points[fixed:] = _projected(X, points[fixed:], d)
+        points[fixed:] = projected(X, points[fixed:], d)
         points = _poisson_disk(points, 0.7 * spacing)
     return points
 
@@ -376,8 +305,8 @@ def _jittered(X: Array, rows: NDArray[np.intp], r8: Array, d: int, spacing: floa
     which = np.repeat(np.arange(len(rows)), copies)
     z = rng.standard_normal((len(which), d)) * std[which, None]
     if n > d:
-        near = query_tree(_kd_tree(X), X[rows], min(_TANGENT_NEIGHBORS + 1, len(X)))[1]
-        frames = _frames(X[near] - X[rows, None, :], d)
+        near = query_tree(kd_tree(X), X[rows], min(_TANGENT_NEIGHBORS + 1, len(X)))[1]
+        frames = frames_of(X[near] - X[rows, None, :], d)
         assert frames is not None
         z = np.einsum("md,mnd->mn", z, frames[which])
     return X[rows][which] + z
@@ -390,7 +319,7 @@ def _poisson_disk(candidates: Array, spacing: float) -> Array:
 
 def _taken_apart(candidates: Array, spacing: float) -> NDArray[np.bool_]:
     """Which of the candidates `_poisson_disk` takes, (m,)."""
-    tree = _kd_tree(candidates)
+    tree = kd_tree(candidates)
     near = tree.query_pairs(spacing, output_type="ndarray")
     m = len(candidates)
     A = sp.csr_array((np.ones(len(near), bool), (near[:, 1], near[:, 0])), shape=(m, m))  # earlier ones of each
@@ -421,7 +350,7 @@ def _lloyd(points: Array, candidates: Array, fixed: int) -> Array:
     """
     points = points.copy()
     for _ in range(_LLOYD_ITERATIONS):
-        nearest = query_tree(_kd_tree(points), candidates, 1)[1]
+        nearest = query_tree(kd_tree(points), candidates, 1)[1]
         count = np.bincount(nearest, minlength=len(points))
         centres = np.stack([np.bincount(nearest, x, len(points)) for x in candidates.T], axis=1)
         moved = count > 0
@@ -436,11 +365,11 @@ def _on_support(points: Array, X: Array, r8: Array, spacing: float, origins: Arr
     Around outliers the copies are too few to cover the space, and a chain cannot leave a state far from all others.
     """
     near = _NEAR * spacing
-    distance, sample = query_tree(_kd_tree(X), points, 1)
-    others = count_within(_kd_tree(points), points, near) - 1
+    distance, sample = query_tree(kd_tree(X), points, 1)
+    others = count_within(kd_tree(points), points, near) - 1
     kept = (distance < near) | ((distance <= r8[sample]) & (others >= 1))
     if origins is not None:
-        kept |= query_tree(_kd_tree(origins), points, 1)[0] < near
+        kept |= query_tree(kd_tree(origins), points, 1)[0] < near
     return points[kept]
 
 
@@ -449,11 +378,11 @@ def _largest_component(points: Array, spacing: float, origins: Array | None, wei
     from scipy.sparse.csgraph import connected_components
 
     m = len(points)
-    near = _kd_tree(points).query_pairs(_CONNECTED * spacing, output_type="ndarray")
+    near = kd_tree(points).query_pairs(_CONNECTED * spacing, output_type="ndarray")
     _, label = connected_components(sp.csr_array((np.ones(len(near)), (near[:, 0], near[:, 1])), shape=(m, m)))
     points = points[label == np.bincount(label).argmax()]
     if origins is not None:
-        gap = _kd_tree(points).query(origins)[0]
+        gap = kd_tree(points).query(origins)[0]
         if np.average(gap > _CONNECTED * spacing, weights=weights) > 0.1:
             raise GraphError(
                 f"the start lies {gap.max():.3g} away from the samples, and the states between which the process moves "
@@ -483,7 +412,7 @@ def _initial_mass(points: Array, volumes: Array, origins: Array | None, weights:
     if len(origins) == 1:
         return np.where(np.arange(len(points)) == 0, 1.0, 0.0)
     w = np.ones(len(origins)) if weights is None else np.asarray(weights, dtype=np.float64)
-    distance, near = _kd_tree(points).query(origins, min(12, len(points)))
+    distance, near = kd_tree(points).query(origins, min(12, len(points)))
     w = np.where(distance[:, 0] > _CONNECTED * spacing, 0.0, w)
     scaled = distance / (0.7 * spacing)
     K = np.exp(-0.5 * scaled**2 + 0.5 * scaled[:, :1] ** 2) * volumes[near]

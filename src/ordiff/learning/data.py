@@ -9,8 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _validation
+from ordiff._coordinates import LinearCoordinates, distinct_rows, is_noise_in_time
+from ordiff._parallel import cached_property
 from ordiff._validation import Array
-from ordiff.learning.settings import TimeDensity
+from ordiff.learning.settings import FitSettings, TimeDensity
+from ordiff.states import States
+
+# The share of rows that may be copies, and the ratio of the spreads of columns, before it is said.
+_COPIES, _UNITS = 0.05, 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +52,15 @@ class Snapshots:
             raise ValueError("sample_weight must not be negative, and not all zero.")
         _warn_of_weights(w)
         _warn_of_times(t)
-        points, share = _start(start, X)
+        _warn_of_copies(X, t)
+        points, share = _one_if_same(*_start(start, X), X)
         return cls(X, t, w, points, share, horizon)
+
+    def in_coordinates(self, coordinates: LinearCoordinates) -> Snapshots:
+        """The same in other coordinates."""
+        if not coordinates.reduced:
+            return self
+        return replace(self, X=coordinates.transform(self.X), start=coordinates.transform(self.start))
 
     def at(self, X: Array, times: ArrayLike | None) -> Snapshots:
         """Other points of the same process, at times that may be later than the horizon, or unknown."""
@@ -67,9 +80,32 @@ class Snapshots:
         return self.times if self.times is None or self.times.ndim == 1 else self.times.max(axis=1)
 
     @property
+    def times_from_one_start(self) -> Array | None:
+        """The times, or the middles of their windows, (m,); None when unknown or when there are several starts."""
+        if self.times is None or not self.one_start:
+            return None
+        return self.times if self.times.ndim == 1 else self.times.mean(axis=1)
+
+    @cached_property
+    def distinct(self) -> Array:
+        """The points without copies, (p, n)."""
+        return distinct_rows(self.X)
+
+    @property
     def one_start(self) -> bool:
         """Whether the process starts at a single point."""
         return len(self.start) == 1
+
+
+def coordinates_for(settings: FitSettings, data: Snapshots) -> LinearCoordinates:
+    """Those in which a chain is learned: the data's own where the user's states or orderings are in them."""
+    if isinstance(settings.states, States) or not _are_values(settings.ordering):
+        return LinearCoordinates()
+    return LinearCoordinates.of(data.X, data.times_from_one_start, settings.dimension or 1)
+
+
+def _are_values(ordering: Any) -> bool:
+    return ordering is None or np.asarray(ordering).dtype.kind in "iuf"
 
 
 def _warn_of_weights(w: Array) -> None:
@@ -87,6 +123,55 @@ def _warn_of_times(t: Array | None) -> None:
             f"all samples were seen between {t.min():.6g} and {t.max():.6g}, and the start is at time 0. If the start "
             "is where the earliest samples are, count the times from there: times - times.min()."
         )
+
+
+def _warn_of_copies(X: Array, t: Array | None) -> None:
+    """Warn of repeated rows, but for samples at the start."""
+    rows = X if t is None else np.column_stack([X, t])[np.reshape(t, (len(X), -1)).max(axis=1) > 0]
+    copies = len(rows) - len(distinct_rows(rows))
+    if copies > _COPIES * len(X):
+        _validation.warn(
+            f"{copies} of {len(X)} rows of X are exact copies of others, at the same times. They count as samples of "
+            "their own, as by sample_weight, and the standard deviations come out the smaller: if they are no "
+            "independent samples, drop them with numpy.unique(X, axis=0, return_index=True)."
+        )
+
+
+def warn_of_units(data: Snapshots, names: list[str]) -> None:
+    """Warn of columns that spread much farther than others, unless these are only noise."""
+    spread = data.X.std(axis=0)
+    small = (spread < spread.max() / _UNITS) & (spread > 1e-5 * spread.max() / _UNITS)
+    if not small.any():
+        return
+    beside = _beside(data.X[:, small], data.X[:, ~small])
+    if not beside.any() or is_noise_in_time(data.X[:, small], data.times_from_one_start):
+        return
+    small[small] = beside
+    large = spread > _UNITS * spread[small].max()
+    _validation.warn(
+        f"the columns {_some_names(names, large)} of X spread more than {_UNITS:g} times as far as "
+        f"{_some_names(names, small)}, which then hardly count: distances are the same in all directions. If their "
+        "units differ, standardise X first, with StandardScaler in a pipeline."
+    )
+
+
+def _beside(Y: Array, X: Array) -> NDArray[np.bool_]:
+    """Which columns of Y are not, for the most part, linear in those of X."""
+    Y, X = Y - Y.mean(axis=0), X - X.mean(axis=0)
+    rest = Y - X @ np.linalg.lstsq(X, Y, rcond=None)[0]
+    return np.asarray((rest**2).sum(axis=0) > 0.5 * (Y**2).sum(axis=0))
+
+
+def _some_names(names: list[str], chosen: NDArray[np.bool_], most: int = 5) -> str:
+    found = [names[k] for k in np.flatnonzero(chosen)]
+    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
+
+
+def _one_if_same(points: Array, share: Array, X: Array) -> tuple[Array, Array]:
+    """A start at several samples of the same place is one point."""
+    if len(points) > 1 and np.ptp(points, axis=0).max() <= 1e-9 * np.ptp(X, axis=0).max():
+        return points[:1], np.ones(1)
+    return points, share
 
 
 def _start(start: Any, X: Array) -> tuple[Array, Array]:

@@ -179,7 +179,7 @@ def _spacing(settings: FitSettings, data: Snapshots, coarse: FittedChain, eps: f
 
 
 def _most_states(settings: FitSettings, data: Snapshots) -> int:
-    return min(settings.max_states, max(_COARSE_STATES, 2 * len(data.X)))
+    return min(settings.max_states, max(_COARSE_STATES, 2 * len(data.distinct)))
 
 
 def _before_the_samples(data: Snapshots, eps: float) -> float:
@@ -195,7 +195,8 @@ def _before_the_samples(data: Snapshots, eps: float) -> float:
 
 def _fastest(data: Snapshots, chain: FittedChain) -> float:
     """How fast the drift changes in space, 1/time: its difference to the 10th neighbour, high over the samples."""
-    X = data.X if len(data.X) <= 5000 else data.X[:: len(data.X) // 5000]
+    X = data.distinct
+    X = X if len(X) <= 5000 else X[:: len(X) // 5000]
     distance, near = query_tree(cKDTree(X), X, min(11, len(X)))
     drift = chain.drift(X)
     change = np.linalg.norm(drift[near[:, -1]] - drift, axis=1)

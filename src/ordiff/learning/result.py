@@ -49,8 +49,11 @@ class Posterior:
         (l_basis, l_covariance), (n_basis, n_covariance) = found
         return cls(l_basis, n_basis, l_covariance, n_covariance)
 
-    def drift_deviations(self, slopes: list[sp.csr_array]) -> Array:
-        """Standard deviations of the gradient of the ordering, (m, n), from its weights along each coordinate."""
+    def drift_deviations(self, slopes: list[sp.csr_array], back: Array | None) -> Array:
+        """Standard deviations of the gradient of the ordering, (m, n), from its weights along each coordinate; ``back``
+        (q, n): from these coordinates to others."""
+        if back is not None:
+            slopes = [sp.csr_array(sum(w * G for w, G in zip(row, slopes, strict=True))) for row in back.T]
         return np.stack([_deviation(G, self.ordering_basis, self.ordering_covariance, None) for G in slopes], axis=1)
 
     def deviations(self, B: sp.csr_array, start: Array) -> tuple[Array, Array]:

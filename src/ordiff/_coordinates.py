@@ -1,0 +1,150 @@
+"""The linear subspace that data lie in, up to measurement noise, and coordinates on it.
+
+Columns that are constant or copies of others are left out as they are. Of the others, leading principal components are
+kept when the rest is noise: much smaller, of about the same variance in all directions, not shared by samples that are
+neighbours in what is kept (a curved surface would be), and no smaller early than late (a process that starts at a point
+would be). Where the last cannot be told, what is left out must be smaller still, or of several directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ordiff._polynomials import kd_tree
+from ordiff._validation import Array
+from ordiff.graph.search import query_tree
+
+# Variances below this share of the largest are rounding errors.
+_ROUNDING = 1e-10
+# Noise has less than this share of the variance of the last direction that is kept; less than the second where its
+# dependence on time is not known and it has fewer directions than the third.
+_NOISE, _STRICT, _SEVERAL = 0.1, 0.015, 3
+# The largest variance of noise over the mean, beyond what sampling does to it.
+_FLAT = 2.5
+# The share of noise in a direction that samples near each other may have in common.
+_SHARED = 0.25
+# Neighbours that may share it, and samples that are asked, at most.
+_NEIGHBORS, _ASKED = 10, 2000
+# The share of samples that are early, and the least variance of noise there in units of that of the others.
+_EARLY, _LEAST_EARLY = 0.2, 0.6
+
+
+@dataclass(frozen=True, eq=False)
+class LinearCoordinates:
+    """Coordinates z = (x − centre) forward of points x ≈ centre + z back; the data's own when the maps are None."""
+
+    centre: Array | None = None  # (n,)
+    forward: Array | None = None  # (n, q)
+    back: Array | None = None  # (q, n)
+
+    @classmethod
+    def of(cls, X: Array, times: Array | None = None, least: int = 1) -> LinearCoordinates:
+        """Those of the samples X (m, n), at least ``least`` of them.
+
+        times: (m,), of a process that starts at one point; None when they are not known or it starts at several.
+        """
+        n = X.shape[1]
+        kept, copy_of = _distinct_columns(X)
+        if kept.size == 0:
+            return cls()
+        axes = _principal_axes(X[:, kept], times, min(least, kept.size))
+        if axes is None and kept.size == n:
+            return cls()
+        axes = np.eye(kept.size) if axes is None else axes
+        forward, back = np.zeros((n, axes.shape[1])), np.zeros((axes.shape[1], n))
+        forward[kept] = axes
+        varies = copy_of >= 0
+        back[:, varies] = axes.T[:, copy_of[varies]]
+        # constants are no part of the coordinates, and columns that are kept as they are keep their origin
+        centre = np.where(varies, 0.0, X[0]) if axes.shape[0] == axes.shape[1] else X.mean(axis=0)
+        return cls(centre, forward, back)
+
+    @property
+    def reduced(self) -> bool:
+        """Whether they are fewer than the data's own."""
+        return self.forward is not None
+
+    def transform(self, X: Array) -> Array:
+        """Points (p, n) in these coordinates, (p, q)."""
+        if self.forward is None or self.centre is None:
+            return X
+        return np.ascontiguousarray((X - self.centre) @ self.forward)
+
+    def inverse(self, Z: Array) -> Array:
+        """Points (…, q) of these coordinates in the data's, (…, n)."""
+        return Z if self.back is None or self.centre is None else self.centre + Z @ self.back
+
+    def vectors(self, V: Array) -> Array:
+        """Vectors (…, q) in these coordinates in the data's, (…, n)."""
+        return V if self.back is None else V @ self.back
+
+
+def distinct_rows(X: Array) -> Array:
+    """X without the copies of earlier rows."""
+    first = np.unique(X, axis=0, return_index=True)[1]
+    return X if first.size == len(X) else X[np.sort(first)]
+
+
+def is_noise_in_time(R: Array, times: Array | None) -> bool | None:
+    """Whether the early rows of R (m, c) vary about as much as the later ones; None when it cannot be told."""
+    if times is None:
+        return None
+    early = times <= np.quantile(times, _EARLY)
+    if early.sum() < 10 or (~early).sum() < 10:
+        return None
+    chance = 2 * np.sqrt(2 / (early.sum() * R.shape[1]))
+    later = R[~early].var(axis=0)
+    ratio = float(np.mean(R[early].var(axis=0) / np.maximum(later, np.finfo(float).tiny)))
+    return bool(ratio > max(_LEAST_EARLY, 0.95 - chance))
+
+
+def _distinct_columns(X: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The columns that are neither constant nor a copy of an earlier one; and which of these each column is, or −1."""
+    spread = np.ptp(X, axis=0)
+    varies = spread > np.sqrt(_ROUNDING) * spread.max()
+    varies &= spread > 1e-12 * np.abs(X).max(axis=0)  # nor are large numbers that differ by rounding
+    _, first, group = np.unique(X, axis=1, return_index=True, return_inverse=True)
+    leader = first[group.ravel()]
+    kept = np.unique(leader[varies])
+    return kept, np.where(varies, np.searchsorted(kept, leader), -1)
+
+
+def _principal_axes(X: Array, times: Array | None, least: int) -> Array | None:
+    """The leading principal directions (n, q) besides which there is only noise; None when that is none or all."""
+    n = X.shape[1]
+    centred = X - X.mean(axis=0)
+    values, vectors = np.linalg.eigh(centred.T @ centred / len(X))
+    values, vectors = values[::-1], vectors[:, ::-1]
+    rank = max(least, int((values > _ROUNDING * values[0]).sum()))
+    parts = centred @ vectors[:, :rank]
+    for q in range(least, rank):
+        if _is_small_and_flat(values[:rank], q, len(X)) and _is_noise(values[:rank], parts, q, times):
+            return vectors[:, :q]
+    return vectors[:, :rank] if rank < n else None
+
+
+def _is_small_and_flat(values: Array, q: int, m: int) -> bool:
+    """Whether the variances after the first q are small beside these, and about the same."""
+    rest = values[q:]
+    sampling = (1 + np.sqrt(rest.size / m)) ** 2  # the largest of equal ones (Marchenko and Pastur)
+    return bool(rest[0] < sampling * min(_NOISE * values[q - 1], _FLAT * rest.mean()))
+
+
+def _is_noise(values: Array, parts: Array, q: int, times: Array | None) -> bool:
+    """Whether the principal components after the first q are noise."""
+    in_time = is_noise_in_time(parts[:, q:], times)
+    if in_time is None:
+        in_time = len(values) - q >= _SEVERAL or values[q] < _STRICT * values[q - 1]
+    return bool(in_time) and not _is_shared(parts[:, :q], parts[:, q:])
+
+
+def _is_shared(Z: Array, R: Array) -> bool:
+    """Whether neighbours in Z (m, q) have much of R (m, c) in common, in one direction at least."""
+    step = -(-len(Z) // _ASKED)
+    k = min(_NEIGHBORS + 1, len(Z))
+    near = query_tree(kd_tree(Z), Z[::step], k)[1][:, 1:]
+    common = (R[::step] * R[near].mean(axis=1)).mean(axis=0)
+    return bool((common > _SHARED * R.var(axis=0)).any())
