@@ -41,7 +41,7 @@ _EARLY, _EARLY_STEPS = 0.1, 400
 # The step times the rate at which the drift changes, at most.
 _TURN = 0.35
 # How much wider than the noise asks for the spacing may be to bridge a gap between the start and the samples.
-_WIDER = (1.0, 1.5, 2.2, 3.3, 5.0)
+_WIDER = (1.0, 1.5, 2.2, 3.3, 5.0, 7.5, 11.0)
 # A density below this share of a uniform one is as good as none.
 DENSITY_FLOOR = 2.5e-3
 # Two phases: half a step apart.
