@@ -26,7 +26,8 @@ from ordiff.states import States
 
 # The spacing of states in standard deviations of a step where the noise is low, in two dimensions.
 _SPACING = 1.05
-# The spacing of states in standard deviations of the narrowest density that the drift can hold together.
+# The spacing of states in standard deviations of the narrowest density that the drift can hold together; no less than
+# half of what the step asks for.
 _WIDTH = 0.6
 # The graph's radius in standard deviations of a step where the noise is high, and the most neighbours it may have.
 REACH, _MOST_NEIGHBORS = 4.0, 400
@@ -41,7 +42,7 @@ _EARLY, _EARLY_STEPS = 0.1, 400
 # The step times the rate at which the drift changes, at most.
 _TURN = 0.35
 # How much wider than the noise asks for the spacing may be to bridge a gap between the start and the samples.
-_WIDER = (1.0, 1.5, 2.2, 3.3, 5.0, 7.5, 11.0)
+_WIDER = (1.0, 1.5, 2.2, 3.3, 5.0)
 # A density below this share of a uniform one is as good as none.
 DENSITY_FLOOR = 2.5e-3
 # Two phases: half a step apart.
@@ -131,7 +132,10 @@ def design(settings: FitSettings, data: Snapshots, coarse: FittedChain) -> tuple
     low, high, drift = levels(data, coarse)
     d, eps = coarse.states.dimension, _step(settings, data, coarse)
     spacing = _spacing(settings, data, coarse, eps, low)
-    states = _states(settings, data, spacing)
+    try:
+        states = _states(settings, data, _refined(settings, data, coarse, spacing, low), widen=False)
+    except GraphError:  # a gap, which wider states may bridge
+        states = _states(settings, data, spacing)
     if states.spacing > 1.01 * spacing:
         _validation.warn(
             f"few samples lie between the start and the others: to bridge the gap the states are {states.spacing:.3g} "
@@ -174,8 +178,17 @@ def _spacing(settings: FitSettings, data: Snapshots, coarse: FittedChain, eps: f
     states, d = coarse.states, coarse.states.dimension
     finest = states.spacing * (len(states.points) / _most_states(settings, data)) ** (1 / d)
     coarsest = max(finest, states.spacing * (len(states.points) / 200) ** (1 / d))
-    width = low / np.sqrt(2 * _fastest(data, coarse))  # of the density where the drift holds the process together
-    return float(np.clip(min(wanted_spacing(d, eps, low), _WIDTH * width), finest, coarsest))
+    return float(np.clip(wanted_spacing(d, eps, low), finest, coarsest))
+
+
+def _refined(settings: FitSettings, data: Snapshots, coarse: FittedChain, spacing: float, low: float) -> float:
+    """A spacing that also resolves the narrowest density that the drift can hold together."""
+    if settings.spacing != "auto":
+        return spacing
+    states, d = coarse.states, coarse.states.dimension
+    finest = states.spacing * (len(states.points) / _most_states(settings, data)) ** (1 / d)
+    width = low / np.sqrt(2 * _fastest(data, coarse))
+    return float(np.clip(_WIDTH * width, min(spacing, max(finest, 0.5 * spacing)), spacing))
 
 
 def _most_states(settings: FitSettings, data: Snapshots) -> int:
@@ -203,7 +216,7 @@ def _fastest(data: Snapshots, chain: FittedChain) -> float:
     return float(np.quantile(change / np.maximum(distance[:, -1], np.finfo(float).tiny), 0.9))
 
 
-def _states(settings: FitSettings, data: Snapshots, spacing: float) -> States:
+def _states(settings: FitSettings, data: Snapshots, spacing: float, widen: bool = True) -> States:
     """Designed states, so far apart, or, if the spacing is ours to choose, as far as it takes to reach the start."""
 
     def attempt(spacing: float) -> States:
@@ -212,7 +225,7 @@ def _states(settings: FitSettings, data: Snapshots, spacing: float) -> States:
             random_state=settings.random_state,
         )  # fmt: skip
 
-    *first, last = _WIDER if settings.spacing == "auto" else (1.0,)
+    *first, last = _WIDER if widen and settings.spacing == "auto" else (1.0,)
     for wider in first:
         with suppress(GraphError):
             return attempt(spacing * wider)

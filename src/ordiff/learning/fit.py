@@ -88,7 +88,12 @@ def fit(settings: FitSettings, data: Snapshots, report: Report | None = None) ->
     for attempt in range(2):
         if coarse.solution.interrupted:
             return coarse
-        states, eps = design(settings, data, coarse.chain)
+        try:
+            states, eps = design(settings, data, coarse.chain)
+        except GraphError:
+            if attempt == 0:
+                raise
+            break  # states as close as the noise asks for do not reach the start: the check tells of the spacing
         result = learn(settings, data, states, eps, report, before=coarse.chain)
         if attempt or settings.spacing != "auto" or is_resolved(settings, data, result.chain):
             break
