@@ -219,14 +219,16 @@ class SnapshotSDE(BaseEstimator):
 
     def _points(self, X: ArrayLike) -> Array:
         """Points (p, n) in the coordinates of the chain."""
-        return self.coordinates_.transform(self._checked(X))
+        points = self._checked(X)
+        return self.coordinates_.transform(points)
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
         return _validation.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
 
     def _at(self, X: ArrayLike) -> Any:
-        return self.states_.observe(self._points(X))
+        points = self._points(X)
+        return self.states_.observe(points)
 
     def score_samples(self, X: ArrayLike, times: ArrayLike | None = None) -> Array:
         """The logarithm of the density of every point at its time, (p,), in the coordinates of `states_`."""
