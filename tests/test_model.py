@@ -451,7 +451,7 @@ EXPECTED = {
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
-    [SnapshotSDE(start=0, noise="constant", smoothness=Smoothness(basis=4), solver=Solver(max_iter=4, n_starts=1))],
+    [SnapshotSDE(start=0, noise=1.0, smoothness=Smoothness(0.1, basis=4), solver=Solver(eps=0.2, max_iter=4, n_starts=1))],
     expected_failed_checks=lambda _: EXPECTED,
 )
 def test_scikit_learn(estimator, check) -> None:
