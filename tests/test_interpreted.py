@@ -28,7 +28,8 @@ CORE = [
 @pytest.mark.slow
 def test_the_core_without_compiling():
     # a compiled loop does not warn of 1/0, which is inf and told of afterwards
-    options = ["-m", "not slow", "-k", "not fractions1 and not fractions2", "-W", "ignore::RuntimeWarning", "-p", "no:cacheprovider"]
+    options = ["-m", "not slow", "-W", "ignore::RuntimeWarning", "-p", "no:cacheprovider"]
+    options += ["-k", "not fractions1 and not fractions2"]
     command = [sys.executable, "-m", "pytest", *options, *(str(processes.TESTS / name) for name in CORE)]
     environ = processes.environment(NUMBA_DISABLE_JIT="1", **processes.ONE_THREAD)
     assert " passed" in processes.run(command, environ, seconds=300)
