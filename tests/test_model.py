@@ -140,7 +140,7 @@ def test_a_cycle_by_a_local_ordering_with_learned_speed() -> None:
 
     model = SnapshotSDE(
         data.start, learn=("ordering", "speed", "noise"), noise="constant", ordering=phase,
-        states=DesignedStates(spacing=0.16), smoothness=Smoothness(basis=60), solver=Solver(eps=0.12, n_starts=1),
+        states=DesignedStates(spacing=0.12), smoothness=Smoothness(basis=100), solver=Solver(eps=0.08, n_starts=1),
     ).fit(data.X, data.times)  # fmt: skip
     around = np.stack([-data.X[:, 1], data.X[:, 0]], axis=1) / np.linalg.norm(data.X, axis=1)[:, None]
     learned, true = ((drift * around).sum(axis=1) for drift in (model.drift_, data.drift))

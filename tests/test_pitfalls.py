@@ -109,7 +109,7 @@ def test_a_gap_that_can_be_bridged_is_told_of():
 def test_early_samples_count_where_they_are_many():
     """Three of five times come long before the others: steps are short enough for two of them."""
     rng = np.random.default_rng(3)
-    t = np.repeat([0.1, 0.25, 0.5, 12.0, 24.0], 100)
+    t = np.repeat([0.1, 0.25, 0.5, 24.0, 72.0], 100)
     X = decayed(np.array([3.0, 3.0]), t, rng)
     model = fit(X, t, np.array([3.0, 3.0]))
     assert np.array_equal(model.early_, np.arange(100))
