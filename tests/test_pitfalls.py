@@ -131,7 +131,8 @@ def test_times_that_are_not_counted_from_the_start_are_told(snapshots, usual):
     X, t = snapshots
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        fit(X, t + 2010, noise=1.0, solver__max_iter=5, solver__n_starts=1)  # and so late nothing moves any more, which is told too
+        # so late nothing moves any more, which is told too
+        fit(X, t + 2010, noise=1.0, solver__max_iter=5, solver__n_starts=1)
     assert any("the start is at time 0" in str(one.message) and "times - times.min" in str(one.message) for one in told)
 
 
@@ -215,7 +216,8 @@ def test_numpy_scalars_among_the_settings_can_be_saved(snapshots, tmp_path):
 
 
 def test_the_number_of_neighbours_is_heeded(snapshots):
-    quick = {"noise": 1.0, "smoothness__basis": 5, "solver__max_iter": 5, "solver__n_starts": 1}  # what is learned does not matter
+    # what is learned does not matter
+    quick = {"noise": 1.0, "smoothness__basis": 5, "solver__max_iter": 5, "solver__n_starts": 1}
     with warnings.catch_warnings(action="ignore", category=OrdiffWarning):
         few, many = (fit(*snapshots, states__n_neighbors=k, **quick).graph_ for k in (15, 60))
     assert 7 < few.n_edges / few.n_points < 20

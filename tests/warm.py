@@ -49,7 +49,7 @@ if __name__ == "__main__":
     smoke.check_operator()
     smoke.check_fit()
     steps()
-    with mock.patch("ordiff._compiled.csr.index_dtype", lambda _: np.int64):  # as on graphs of 2³¹ edges
+    with mock.patch("ordiff._compiled.csr.index_dtype", return_value=np.int64):  # as on graphs of 2³¹ edges
         steps()
     forms()
     fits()
