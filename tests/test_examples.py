@@ -14,6 +14,7 @@ import ordiff as od
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
+@pytest.mark.slow
 def test_gallery(tmp_path, monkeypatch, capsys):
     """All of it, on smaller grids."""
     torus = od.datasets.torus

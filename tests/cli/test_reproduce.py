@@ -5,6 +5,8 @@ import re
 from dataclasses import replace
 from functools import partial
 
+import pytest
+
 from ordiff import experiments
 from ordiff.cli import main
 
@@ -27,6 +29,7 @@ def test_reproduce_learned_cases(learned, tmp_path, capsys, monkeypatch, error_l
     assert "--force" in error_line()
 
 
+@pytest.mark.slow
 def test_reproduce_spiral(tmp_path, capsys, monkeypatch):
     """Of few samples; tests/test_experiments.py has the numbers of the paper's."""
     monkeypatch.setattr(experiments, "spiral", partial(experiments.spiral, 50))
