@@ -20,8 +20,9 @@ from ordiff.learning.likelihood import Dynamics, DynamicsGradient
 from ordiff.learning.penalties import RelativeRoughness
 from ordiff.learning.scores import Directions
 
-# log of what is positive stays within this of where it started: a factor of 10
-_LIMIT = float(np.log(10.0))
+# log of what is positive stays within this of where it started, a factor of 10; the limiter z/(1 + (z/limit)^p)^{1/p}
+# hardly changes what is well within.
+_LIMIT, _SHARPNESS = float(np.log(10.0)), 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +58,11 @@ class ParameterBlock:
         z = a if self.basis is None else self.basis @ a
         if not self.positive:
             return z, np.ones_like(z)
-        u = np.tanh((z - self.centre) / _LIMIT)
-        value = np.exp(self.centre + _LIMIT * u)
+        away = z - self.centre
+        beyond = 1 + (away / _LIMIT) ** _SHARPNESS
+        value = np.exp(self.centre + away * beyond ** (-1 / _SHARPNESS))
         above = np.hypot(value, self.floor)
-        return above, (1 - u * u) * value * (value / above)
+        return above, beyond ** (-1 - 1 / _SHARPNESS) * value * (value / above)
 
     def exponent(self, value: Array) -> Array:
         """The z of a positive quantity, where it is above its floor; else that of a quantity a little above it."""
