@@ -25,8 +25,9 @@ from ordiff.learning.result import FittedChain
 
 # Iterations of L-BFGS: the optimum is near, and its curvature is known.
 _ITERATIONS = 15
-# The largest change of a field by extrapolation, as a share of its size: beyond it a series in ε has no meaning.
-_LARGEST = 0.5
+# The largest change of an ordering by extrapolation, as a share of its size, and of the logarithm of the noise: beyond
+# them a series in ε has no meaning.
+_LARGEST, _SHIFT = 0.5, 0.2
 
 
 def extrapolated(
@@ -53,7 +54,7 @@ def extrapolated(
     change = _relative(by_ordering, chain.ordering, chain.states.volumes)
     share = min(1.0, _LARGEST / max(change, np.finfo(float).tiny))
     out = replace(
-        chain, ordering=chain.ordering + share * by_ordering, log_noise_shift=np.clip(share * by_noise, -0.5, 0.5)
+        chain, ordering=chain.ordering + share * by_ordering, log_noise_shift=np.clip(share * by_noise, -_SHIFT, _SHIFT)
     )
     return out, change
 
