@@ -16,8 +16,10 @@ from ordiff._validation import Array
 
 # Powers are of coordinates no larger than this, in standard deviations.
 _LARGEST = 3.5
-# The probability to find any direction where there is none.
+# The probability to find any direction where there is none: to learn a function of it costs little.
 _CHANCE = 0.01
+# Powers that are compared.
+_POWERS = 2
 # Directions whose cosine is larger are not taken together.
 _COSINE = 0.3
 # Pairs of so many directions are tried.
@@ -31,19 +33,15 @@ class UnexplainedDirections:
     directions: Array
     statistics: Array
 
-    @property
-    def threshold(self) -> float:
-        return float(chi2.isf(_CHANCE / max(len(self.statistics), 1), 4))
-
-    @property
-    def n_significant(self) -> int:
-        return int((self.statistics > self.threshold).sum())
+    def n_significant(self, chance: float) -> int:
+        """How many there are, if the probability to find any where there is none shall be this."""
+        return int((self.statistics > chi2.isf(chance / max(len(self.statistics), 1), _POWERS * 2)).sum())
 
     def independent(self, taken: Array) -> Array:
         """The significant ones, each but the first only if it is nearly orthogonal to those before it; none that was
         taken already."""
         found: list[Array] = []
-        for w in self.directions[: self.n_significant]:
+        for w in self.directions[: self.n_significant(_CHANCE)]:
             if len(taken) and np.abs(taken @ w).max() > 0.95:
                 continue
             if not found or np.abs(np.array(found) @ w).max() < _COSINE:

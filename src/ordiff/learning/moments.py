@@ -15,7 +15,7 @@ coordinates and one of each direction, are those of empirical Bayes (Fellner and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,19 +26,29 @@ from ordiff.learning.directions import UnexplainedDirections, candidates, unexpl
 from ordiff.learning.optimise import Report
 from ordiff.learning.particles import Particles, mean_changes, mean_values
 from ordiff.learning.process import FittedProcess
-from ordiff.learning.ridges import RidgeBasis, RidgeOrdering
-from ordiff.learning.settings import FitSettings
+from ordiff.learning.ridges import KNOTS, RidgeBasis, RidgeOrdering
+from ordiff.learning.settings import DesignedStates, FitSettings
+from ordiff.states import estimated_dimension
 
+# The dimensions from which a fit is by moments, and the most.
+_FEWEST_DIMENSIONS, _MOST_DIMENSIONS = 4, 24
 # Steps to the last time; groups of samples; times that are groups of their own, at most.
 _STEPS, _GROUPS, _SNAPSHOTS = 60, 10, 12
-# Particles of a search, and of the result: more in few dimensions, where they cost little.
-_SEARCH, _FINAL, _FINAL_FEW, _FEW = 4000, 10_000, 20_000, 8
+# Particles of a search, and of the result.
+_SEARCH, _FINAL = 4000, 12_000
 # Those whose sensitivities are computed, and whose covariance; in the search, and for the result.
 _SENSITIVE, _COVARYING = (400, 1000), (3000, 6000)
 # Rounds of looking for directions, and the most of them.
-_ROUNDS, _DIRECTIONS = 4, 12
+_ROUNDS, _DIRECTIONS = 4, 10
 # Iterations at most; an optimum: a Newton step would gain less than this, in a search and at the end.
-_ITERATIONS, _CONVERGED = 30, (1.0, 0.1)
+_LARGEST_DAMPING = 1e8
+# Iterations in which the strengths change.
+_UPDATES = 5
+_ITERATIONS, _CONVERGED = (12, 10), (1.0, 0.3)
+# Steps that would gain less are taken as they are: the Jacobian's own error is of this size.
+_SMALL = 3.0
+# Groups of coefficients are drawn to 0 at most this strongly, in units of what the samples tell of them.
+_STRONGEST = 1e3
 # The smallest variances of moments that are used, in units of the largest.
 _FLOOR = 1e-5
 # The points of a window of time.
@@ -206,6 +216,24 @@ class MomentFit:
         return ordering, np.full(len(X), self.process.log_noise_std), drift
 
 
+def is_by_moments(settings: FitSettings, data: Snapshots) -> bool:
+    """Whether a fit is by moments: the data have four dimensions or more, times are known, and all is learned."""
+    q = data.X.shape[1]
+    if q < _FEWEST_DIMENSIONS or not isinstance(settings.states, DesignedStates) or data.times is None:
+        return False
+    if settings.ordering is not None or settings.learn - {"noise"} != {"ordering"} or settings.spacing != "auto":
+        return False
+    d = settings.dimension or estimated_dimension(data.X, np.random.default_rng(0))
+    if d >= _FEWEST_DIMENSIONS and q > _MOST_DIMENSIONS:
+        raise ValueError(
+            f"the samples have {q} coordinates and are {d}-dimensional, and a process can be learned in up to "
+            f"{_MOST_DIMENSIONS}: reduce X to its leading principal components, or, if the process has up to "
+            f"{_FEWEST_DIMENSIONS - 1} dimensions and the rest is noise, say how many (dimension=, a member of "
+            "DesignedStates)."
+        )
+    return d >= _FEWEST_DIMENSIONS
+
+
 def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = None) -> MomentFit:
     """A quadratic ordering first, then with functions of those directions along which the samples are not yet as the
     particles are, until none is left."""
@@ -220,7 +248,7 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
     def equations(directions: Array, final: bool) -> MomentEquations:
         basis = RidgeBasis.of(centre, axes, directions, u)
         observed = [np.average(basis.values(u[rows]), axis=0, weights=data.weights[rows]) for rows in groups.members]
-        n = (_FINAL_FEW if d <= _FEW else _FINAL) if final else _SEARCH
+        n = _FINAL if final else _SEARCH
         first = _starts(start, data.start_weights, n)
         particles = Particles(first, float(np.max(data.times)) / _STEPS, _STEPS, seed)  # type: ignore[arg-type]
         return MomentEquations(basis, groups, np.array(observed), particles, _SENSITIVE[final], _COVARYING[final])
@@ -233,24 +261,23 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
     observed = [u[rows] for rows in groups.members]
     for _ in range(_ROUNDS):
         problem = equations(directions, final=False)
-        estimate = solve(problem, theta, strengths, given is None, _CONVERGED[0], report, losses)
+        estimate = solve(problem, theta, strengths, given is None, False, report, losses)
         theta, strengths, losses = estimate.theta, estimate.strengths, estimate.losses
         left = unexplained(candidates(axes, directions), observed, problem.sampled(theta, 2 * _SEARCH))
         more = left.independent(directions)[: _DIRECTIONS - len(directions)]
         if estimate.interrupted or not len(more):
             break
         directions = np.concatenate([directions, more])
-        theta = np.concatenate([theta[:-1], np.zeros(problem.basis.ridge(0).stop - problem.basis.ridge(0).start) if False else np.zeros(len(more) * 8), theta[-1:]])
+        theta = np.concatenate([theta[:-1], np.zeros(len(more) * (KNOTS - 1)), theta[-1:]])
         strengths = np.concatenate([strengths, np.full(len(more), 10 / rate**2)])
     problem = equations(directions, final=True)
     if not estimate.interrupted:
-        estimate = solve(problem, theta, strengths, given is None, _CONVERGED[1], report, losses)
+        estimate = solve(problem, theta, strengths, given is None, True, report, losses)
     sampled = problem.sampled(estimate.theta, _FINAL)
-    # TODO
     left = unexplained(candidates(axes, directions), observed, sampled)
     process = FittedProcess(
         RidgeOrdering(problem.basis, estimate.theta[:-1]), float(np.exp(estimate.theta[-1])), estimate.covariance,
-        data.start, data.start_weights,
+        data.start, data.start_weights, problem.particles.step,
     )  # fmt: skip
     return MomentFit(process, estimate, left, groups, [centre + y @ axes.T for y in sampled])
 
@@ -284,7 +311,7 @@ def solve(
     theta: Array,
     strengths: Array,
     learn_noise: bool,
-    tol: float,
+    final: bool,
     report: Report | None,
     losses: tuple[float, ...] = (),
 ) -> Estimate:
@@ -294,27 +321,30 @@ def solve(
     F = np.eye(theta.size)
     prior, decrement, misfit = np.zeros(theta.size), np.inf, np.inf
     try:
-        for _ in range(_ITERATIONS):
+        for iteration in range(_ITERATIONS[final]):
             about = problem.linearised(theta)
             F, b = about.jacobian.T @ about.jacobian, about.jacobian.T @ about.residual
-            strengths = _updated(strengths, parts, F, b + F @ theta, free)
+            if iteration < _UPDATES:
+                strengths = _updated(strengths, parts, F, b + F @ theta, free)
             prior = _prior(strengths, parts, theta.size)
             misfit = float(about.residual @ about.residual)
-            loss, gradient = 0.5 * (misfit + prior @ theta**2), b - prior * theta
-            decrement = 0.5 * gradient[free] @ _solved(F, prior, free, gradient)
+            loss, gradient = 0.5 * (misfit + float(prior @ theta**2)), b - prior * theta
+            decrement = 0.5 * float(gradient @ (_moved(theta, F, prior, free, gradient) - theta))
             history.append(loss)
             if report is not None:
                 report(len(history), loss)
-            if decrement < tol:
+            if decrement < _CONVERGED[final]:
                 converged = True
                 break
-            while damping < 1e8:
-                new = theta.copy()
-                new[free] += _solved(F, prior + damping * (np.diag(F) + prior), free, gradient)
-                with np.errstate(all="ignore"):
+            if decrement < _SMALL:
+                theta = _moved(theta, F, prior, free, gradient)
+                continue
+            while damping < _LARGEST_DAMPING:
+                new = _moved(theta, F, prior + damping * (np.diag(F) + prior), free, gradient)
+                with np.errstate(all="ignore"):  # particles may run away
                     residual = problem.whitened(about.whiten, problem.means(new))
                     after = 0.5 * (residual @ residual + prior @ new**2)
-                if after < loss + 0.1 * tol:
+                if after < loss:
                     theta = new
                     break
                 damping = max(8 * damping, 0.01)
@@ -326,7 +356,9 @@ def solve(
     # the particles have a sampling error too, the same in all groups
     V *= 1 + problem.groups.counts.sum() / len(problem.particles.start)
     effective = float(np.trace(V[free, free] @ F[free, free]))
-    return Estimate(theta, strengths, V, tuple(history), misfit, about.residual.size - effective, converged, interrupted)
+    return Estimate(
+        theta, strengths, V, tuple(history), misfit, about.residual.size - effective, converged, interrupted
+    )
 
 
 def _regular(F: Array, prior: Array) -> Array:
@@ -334,8 +366,11 @@ def _regular(F: Array, prior: Array) -> Array:
     return np.asarray(prior + 1e-9 * np.diag(F) + 1e-12)
 
 
-def _solved(F: Array, prior: Array, free: slice, gradient: Array) -> Array:
-    return np.linalg.solve(F[free, free] + np.diag(_regular(F, prior)[free]), gradient[free])
+def _moved(theta: Array, F: Array, prior: Array, free: slice, gradient: Array) -> Array:
+    """θ after a Newton step of the free parameters."""
+    new = theta.copy()
+    new[free] += np.linalg.solve(F[free, free] + np.diag(_regular(F, prior)[free]), gradient[free])
+    return new
 
 
 def _prior(strengths: Array, parts: list[slice], p: int) -> Array:
@@ -354,5 +389,6 @@ def _updated(strengths: Array, parts: list[slice], F: Array, b: Array, free: sli
             (part.stop - part.start - strength * np.trace(V[part, part])) / max(float(a[part] @ a[part]), 1e-300)
             for part, strength in zip(parts, strengths, strict=True)
         ]
-        strengths = np.clip(found, strengths / 5, strengths * 5)
+        most = np.array([_STRONGEST * np.diag(F)[part].max(initial=0.0) for part in parts])
+        strengths = np.minimum(np.clip(found, strengths / 5, strengths * 5), most)
     return strengths

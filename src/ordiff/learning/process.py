@@ -21,6 +21,7 @@ class FittedProcess:
     covariance: Array  # (p + 1, p + 1) of the coefficients and log ρ
     start: Array  # (s, d)
     start_weights: Array
+    step: float  # of a simulation
 
     @property
     def log_noise_std(self) -> float:
@@ -58,18 +59,23 @@ class FittedProcess:
             drift[rows] = np.linalg.norm(to.T @ (basis.gradients(u) @ root), axis=2)
         return ordering, drift
 
-    def simulate(self, n: int, step: float, n_steps: int, rng: np.random.Generator) -> Array:
-        """Paths (n, n_steps + 1, d) from the start, by Heun's method."""
-        basis = self.form.basis
+    def simulate(self, n: int, horizon: float, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Times (T,) and paths (n, T, d) from the start, by Heun's method."""
+        basis, steps = self.form.basis, int(np.ceil(horizon / self.step))
         x = basis.transform(self.start[rng.choice(len(self.start), n, p=self.start_weights)])
-        paths = np.empty((n, n_steps + 1, basis.dimension))
+        paths = np.empty((n, steps + 1, basis.dimension))
         paths[:, 0] = x
-        for s in range(n_steps):
-            x = heun(self.form, x, step, self.noise * np.sqrt(step) * rng.standard_normal(x.shape))[1]
+        for s in range(steps):
+            dW = self.noise * np.sqrt(self.step) * rng.standard_normal(x.shape)
+            x = heun(self.form, x, self.step, dW)[1]
             paths[:, s + 1] = x
-        return np.asarray(basis.centre + paths @ basis.axes.T)
+        return self.step * np.arange(steps + 1.0), np.asarray(basis.centre + paths @ basis.axes.T)
 
-    def describe(self, time: str) -> str:  # noqa: ARG002
+    def speeds(self) -> Array:
+        """The speed of the one ordering."""
+        return np.ones(1)
+
+    def describe(self, time: str) -> str:
         """What it is made of, in words."""
         basis = self.form.basis
         n = basis.n_ridges

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ordiff._parallel import cached_property
 from ordiff._validation import Array
@@ -45,9 +46,10 @@ class RidgeBasis:
         return len(self.directions)
 
     @property
-    def pairs(self) -> tuple[Array, Array]:
+    def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Rows and columns of the products u_j u_k, j < k."""
-        return np.triu_indices(self.dimension, 1)
+        j, k = np.triu_indices(self.dimension, 1)
+        return j.astype(np.intp), k.astype(np.intp)
 
     @property
     def first_ridge(self) -> int:
