@@ -32,7 +32,6 @@ from ordiff.learning.uncertainty import LikelihoodProfile, Uncertainty, bootstra
 from ordiff.passage import fate_probabilities, terminal_sets
 from ordiff.states import States
 
-
 # What only a chain has, and what is said where there is none.
 _OF_CHAIN = ("states_", "graph_", "operator_", "eps_", "_observed")
 _NO_CHAIN = (
