@@ -42,15 +42,16 @@ _SENSITIVE, _COVARYING = (400, 1000), (3000, 6000)
 _ROUNDS, _DIRECTIONS = 4, 10
 # Iterations at most; an optimum: a Newton step would gain less than this, in a search and at the end.
 _LARGEST_DAMPING = 1e8
-# Iterations in which the strengths change.
-_UPDATES = 5
-_ITERATIONS, _CONVERGED = (12, 10), (1.0, 0.3)
-# Steps that would gain less are taken as they are: the Jacobian's own error is of this size.
-_SMALL = 3.0
+# Iterations in which the strengths change; steps with the last Jacobian.
+_UPDATES, _CHORDS = 6, 8
+_ITERATIONS, _CONVERGED = (12, 10), (0.3, 0.03)
+# From where a step would gain less the Jacobian and the weights stay as they are.
+_SMALL = 1.0
 # Groups of coefficients are drawn to 0 at most this strongly, in units of what the samples tell of them.
 _STRONGEST = 1e3
-# The smallest variances of moments that are used, in units of the largest.
-_FLOOR = 1e-5
+# The smallest variance of standardised moments that is used; and of moments, in units of that over all times: of what
+# few particles see, the variance is not known.
+_FLOOR, _RARE = 1e-3, 1e-3
 # The points of a window of time.
 _WINDOW = 5
 
@@ -133,8 +134,9 @@ class MomentEquations:
             means.append(mean_values(basis, u))
             if s in used:
                 covariances[s] = np.cov(basis.values(u[::every]).T)
+        rare = _RARE * np.diag(np.mean([np.diag(C) for C in covariances.values()], axis=0))
         whiten = np.array([
-            np.sqrt(n) * _inverse_root(0.5 * (covariances[a] + covariances[b]))
+            np.sqrt(n) * _inverse_root(0.5 * (covariances[a] + covariances[b]) + rare)
             for (a, b), n in zip(nodes, self.groups.counts, strict=True)
         ])  # fmt: skip
         jacobian = np.array([W @ (0.5 * (changes[a] + changes[b])) for W, (a, b) in zip(whiten, nodes, strict=True)])
@@ -157,7 +159,7 @@ def _inverse_root(C: Array) -> Array:
     """R with RᵀR = C⁻¹, directions of hardly any variance left out in part."""
     sd = np.sqrt(np.maximum(np.diag(C), np.finfo(float).tiny))
     values, vectors = np.linalg.eigh(C / sd[:, None] / sd)
-    return np.asarray((vectors / np.sqrt(np.maximum(values, 0) + _FLOOR * values[-1])).T / sd)
+    return np.asarray((vectors / np.sqrt(np.maximum(values, 0) + _FLOOR)).T / sd)
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,16 +331,13 @@ def solve(
             prior = _prior(strengths, parts, theta.size)
             misfit = float(about.residual @ about.residual)
             loss, gradient = 0.5 * (misfit + float(prior @ theta**2)), b - prior * theta
-            decrement = 0.5 * float(gradient @ (_moved(theta, F, prior, free, gradient) - theta))
             history.append(loss)
             if report is not None:
                 report(len(history), loss)
-            if decrement < _CONVERGED[final]:
-                converged = True
-                break
+            decrement = 0.5 * float(gradient @ (_moved(theta, F, prior, free, gradient) - theta))
             if decrement < _SMALL:
-                theta = _moved(theta, F, prior, free, gradient)
-                continue
+                theta, converged = _root_nearby(problem, about, theta, prior, free, _CONVERGED[final])
+                break
             while damping < _LARGEST_DAMPING:
                 new = _moved(theta, F, prior + damping * (np.diag(F) + prior), free, gradient)
                 with np.errstate(all="ignore"):  # particles may run away
@@ -359,6 +358,23 @@ def solve(
     return Estimate(
         theta, strengths, V, tuple(history), misfit, about.residual.size - effective, converged, interrupted
     )
+
+
+def _root_nearby(
+    problem: MomentEquations, about: Linearised, theta: Array, prior: Array, free: slice, tol: float
+) -> tuple[Array, bool]:
+    """The root of Jᵀ(m − μ(θ)) − Λθ with J and the weights as they are, and whether it was found: the equations of a
+    consistent estimate, whatever J, and without the changes of weights that would not let steps end."""
+    F = about.jacobian.T @ about.jacobian
+    residual = about.residual
+    for _ in range(_CHORDS):
+        gradient = about.jacobian.T @ residual - prior * theta
+        new = _moved(theta, F, prior, free, gradient)
+        if 0.5 * float(gradient @ (new - theta)) < tol:
+            return theta, True
+        theta = new
+        residual = problem.whitened(about.whiten, problem.means(theta))
+    return theta, False
 
 
 def _regular(F: Array, prior: Array) -> Array:

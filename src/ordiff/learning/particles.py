@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ordiff._parallel import cached_property
 from ordiff._validation import Array
 from ordiff.learning.ridges import RidgeBasis, RidgeOrdering
 
@@ -29,12 +30,16 @@ class Particles:
     n_steps: int
     seed: int
 
+    @cached_property
+    def _halves(self) -> Array:
+        """Standard normal numbers of one of each pair, (steps, N/2, d)."""
+        rng, (n, d) = np.random.default_rng(self.seed), self.start.shape
+        z = rng.standard_normal((self.n_steps, n // 2, d))
+        return np.asarray(z / np.sqrt(np.einsum("snd,snd->sd", z, z) / (n // 2))[:, None, :])
+
     def increments(self) -> Iterator[Array]:
         """Standard normal numbers (N, d) of each step."""
-        rng, half = np.random.default_rng(self.seed), len(self.start) // 2
-        for _ in range(self.n_steps):
-            z = rng.standard_normal((half, self.start.shape[1]))
-            z /= np.sqrt((z**2).mean(axis=0))
+        for z in self._halves:
             yield np.concatenate([z, -z])
 
     def positions(self, ordering: RidgeOrdering, noise: float) -> Iterator[Array]:

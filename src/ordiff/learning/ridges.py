@@ -87,11 +87,13 @@ class RidgeBasis:
         """The functions of one direction or their derivatives of this order (0, 1, 2) at u (N, d): (N, K − 1)."""
         v, knots = u @ self.directions[r], self.knots[r]
         width = knots[1] - knots[0]
-        t, factorial = np.maximum(v[:, None] - knots, 0.0), (6.0, 2.0, 1.0)[order]
-        power = 3 - order
+        t = np.maximum(v[:, None] - knots, 0.0)
         ramps = np.empty((len(v), KNOTS + 1))
         ramps[:, 0] = (v**2 / 2, v, np.ones_like(v))[order]
-        ramps[:, 1:] = t**power / (factorial * width)
+        ramps[:, 1:] = t
+        for power in range(order, 2):  # t³/6, t²/2 or t
+            ramps[:, 1:] *= t / (3 - power)
+        ramps[:, 1:] /= width
         return np.asarray(ramps @ self.contrasts)
 
     def values(self, u: Array) -> Array:
