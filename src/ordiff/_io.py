@@ -25,7 +25,7 @@ from ordiff.states import States
 _FORMAT = 4
 _KIND = "ordiff.SnapshotSDE"
 _OF_STATES = ("spacing", "dimension", "radius", "are_samples")
-_OF_BASIS = ("centre", "axes", "directions", "knots")
+_OF_BASIS = ("centre", "directions", "knots")
 _SEVERAL = ("orderings", "slopes", "local_slopes")
 
 

@@ -15,7 +15,7 @@ D = 4
 
 @pytest.fixture
 def basis(rng):
-    return RidgeBasis.of(np.zeros(D), np.eye(D), np.stack([np.eye(D)[0], np.full(D, 0.5)]), rng.normal(size=(300, D)))
+    return RidgeBasis.of(np.zeros(D), np.stack([np.eye(D)[0], np.full(D, 0.5)]), rng.normal(size=(300, D)))
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_sensitivities_are_the_derivatives_of_moments(basis, ordering):
 
 
 def test_particles_of_a_linear_drift_have_its_moments():
-    basis = RidgeBasis.of(np.zeros(D), np.eye(D), np.empty((0, D)), np.empty((0, D)))
+    basis = RidgeBasis.of(np.zeros(D), np.empty((0, D)), np.empty((0, D)))
     a = np.zeros(basis.size)
     a[D : 2 * D] = -1.5
     *_, u = Particles(np.tile(np.eye(D)[:1], (20_000, 1)), 0.05, 20, seed=0).positions(RidgeOrdering(basis, a), 0.6)
@@ -64,7 +64,7 @@ def test_a_direction_of_two_modes_is_found(rng):
     w = np.array([0.6, 0.8, 0.0, 0.0])
     x, y = (rng.normal(size=(n, D)) for n in (1000, 4000))
     axes = np.linalg.qr(np.column_stack([w, rng.normal(size=(D, D - 1))]))[0].T
-    none = unexplained(candidates(axes.T, np.empty((0, D))), [x, x[:500]], [y, y])
+    none = unexplained(candidates(axes, np.empty((0, D))), [x, x[:500]], [y, y])
     assert none.n_significant(1e-4) == 0
     bimodal = x + np.outer(np.sign(x @ w) - x @ w, w)
     found = unexplained(candidates(axes, np.empty((0, D))), [bimodal], [y])

@@ -49,12 +49,12 @@ class UnexplainedDirections:
         return np.array(found).reshape(-1, self.directions.shape[1])
 
 
-def candidates(axes: Array, taken: Array) -> Array:
-    """Directions in principal coordinates, (c, d): these, those of the data, and between pairs of those that matter."""
-    d = len(axes)
-    singles = np.concatenate([np.eye(d), axes])
+def candidates(principal: Array, taken: Array) -> Array:
+    """Directions (c, d): the coordinates, the principal directions (d, d), and between pairs of those that matter."""
+    d = principal.shape[1]
+    singles = np.concatenate([np.eye(d), principal])
     between = [taken[:_PAIRED]] if len(taken) else []
-    paired = np.concatenate([*between, np.eye(d)[:_PAIRED]])
+    paired = np.concatenate([*between, principal[:_PAIRED]])
     j, k = np.triu_indices(len(paired), 1)
     apart = np.abs((paired[j] * paired[k]).sum(axis=1)) < 0.7
     pairs = np.concatenate([paired[j] + paired[k], paired[j] - paired[k]])[np.tile(apart, 2)]

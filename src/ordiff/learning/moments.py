@@ -241,14 +241,14 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
     particles are, until none is left."""
     groups = TimeGroups.of(data)
     centre = np.average(data.X, axis=0, weights=data.weights)
-    axes = np.linalg.svd(data.X - centre, full_matrices=False)[2].T
-    u, start = (data.X - centre) @ axes, (data.start - centre) @ axes
+    u, start = data.X - centre, data.start - centre
+    principal = np.linalg.svd(u, full_matrices=False)[2]
     d, rng = u.shape[1], np.random.default_rng(settings.random_state)
     seed = int(rng.integers(2**31))
     given = None if isinstance(settings.noise, str) else float(np.log(settings.noise))
 
     def equations(directions: Array, final: bool) -> MomentEquations:
-        basis = RidgeBasis.of(centre, axes, directions, u)
+        basis = RidgeBasis.of(centre, directions, u)
         observed = [np.average(basis.values(u[rows]), axis=0, weights=data.weights[rows]) for rows in groups.members]
         n = _FINAL if final else _SEARCH
         first = _starts(start, data.start_weights, n)
@@ -265,7 +265,7 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
         problem = equations(directions, final=False)
         estimate = solve(problem, theta, strengths, given is None, False, report, losses)
         theta, strengths, losses = estimate.theta, estimate.strengths, estimate.losses
-        left = unexplained(candidates(axes, directions), observed, problem.sampled(theta, 2 * _SEARCH))
+        left = unexplained(candidates(principal, directions), observed, problem.sampled(theta, 2 * _SEARCH))
         more = left.independent(directions)[: _DIRECTIONS - len(directions)]
         if estimate.interrupted or not len(more):
             break
@@ -276,12 +276,12 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
     if not estimate.interrupted:
         estimate = solve(problem, theta, strengths, given is None, True, report, losses)
     sampled = problem.sampled(estimate.theta, _FINAL)
-    left = unexplained(candidates(axes, directions), observed, sampled)
+    left = unexplained(candidates(principal, directions), observed, sampled)
     process = FittedProcess(
         RidgeOrdering(problem.basis, estimate.theta[:-1]), float(np.exp(estimate.theta[-1])), estimate.covariance,
         data.start, data.start_weights, problem.particles.step,
     )  # fmt: skip
-    return MomentFit(process, estimate, left, groups, [centre + y @ axes.T for y in sampled])
+    return MomentFit(process, estimate, left, groups, [centre + y for y in sampled])
 
 
 def _starts(points: Array, weights: Array, n: int) -> Array:

@@ -44,13 +44,13 @@ class FittedProcess:
     def drift(self, X: Array) -> Array:
         """∇l at points, (p, d)."""
         basis = self.form.basis
-        return np.asarray(self.form.gradient(basis.transform(X)) @ basis.axes.T)
+        return np.asarray(self.form.gradient(basis.transform(X)))
 
     def deviations(self, X: Array, back: Array | None) -> tuple[Array, Array]:
         """Standard deviations of the ordering, (p,), and of the drift in the coordinates to which ``back`` (d, n)
         leads, (p, n)."""
         basis, C = self.form.basis, self.covariance[:-1, :-1]
-        to = basis.axes.T if back is None else basis.axes.T @ back  # (d, n)
+        to = np.eye(basis.dimension) if back is None else back
         ordering, drift = np.empty(len(X)), np.empty((len(X), to.shape[1]))
         root = _root(C)
         for rows in np.array_split(np.arange(len(X)), max(1, len(X) * basis.size * basis.dimension // 4_000_000)):
@@ -69,7 +69,7 @@ class FittedProcess:
             dW = self.noise * np.sqrt(self.step) * rng.standard_normal(x.shape)
             x = heun(self.form, x, self.step, dW)[1]
             paths[:, s + 1] = x
-        return self.step * np.arange(steps + 1.0), np.asarray(basis.centre + paths @ basis.axes.T)
+        return self.step * np.arange(steps + 1.0), basis.centre + paths
 
     def speeds(self) -> Array:
         """The speed of the one ordering."""

@@ -1,6 +1,6 @@
 """Orderings in many dimensions: a quadratic form, and functions of single directions.
 
-    l(u) = b·u + ½ uᵀAu + Σ_r f_r(w_r·u),        u = (x − centre) axes,
+    l(u) = b·u + ½ uᵀAu + Σ_r f_r(w_r·u),        u = x − centre,
 
 with f_r'' a linear spline whose values on its knots have mean 0, constant beyond the last ones, so that the drift ∇l
 grows linearly far from the data. A polynomial of degree p in two coordinates is a sum of functions of p + 1 directions
@@ -26,20 +26,19 @@ class RidgeBasis:
     """The functions that an ordering is a sum of; parameters are ordered as linear, squares, products, ridges."""
 
     centre: Array  # (d,)
-    axes: Array  # (d, d) orthonormal
-    directions: Array  # (R, d) unit vectors in the coordinates u
+    directions: Array  # (R, d) unit vectors
     knots: Array  # (R, K) evenly spaced
 
     @classmethod
-    def of(cls, centre: Array, axes: Array, directions: Array, u: Array) -> RidgeBasis:
+    def of(cls, centre: Array, directions: Array, u: Array) -> RidgeBasis:
         """With knots over the range of the samples u (m, d) along each direction."""
         along = u @ directions.T
         low, high = np.quantile(along, [_BEYOND, 1 - _BEYOND], axis=0) if len(directions) else np.empty((2, 0))
-        return cls(centre, axes, directions, np.linspace(low, high, KNOTS, axis=1).reshape(len(directions), KNOTS))
+        return cls(centre, directions, np.linspace(low, high, KNOTS, axis=1).reshape(len(directions), KNOTS))
 
     @property
     def dimension(self) -> int:
-        return self.axes.shape[0]
+        return self.centre.size
 
     @property
     def n_ridges(self) -> int:
@@ -67,7 +66,7 @@ class RidgeBasis:
         return slice(first, first + KNOTS - 1)
 
     def transform(self, X: Array) -> Array:
-        return np.asarray((X - self.centre) @ self.axes)
+        return np.asarray(X - self.centre)
 
     @cached_property
     def contrasts(self) -> Array:
