@@ -122,15 +122,6 @@ def test_file(well, model, tmp_path):
     assert again.summary() == model.summary()
 
 
-def test_a_drift_that_turns_is_flagged(rng):
-    turn = np.array([[-1.0, 2.0, 0, 0], [-2.0, -1.0, 0, 0], [0, 0, -1.5, 0], [0, 0, 0, -1.5]])
-    t, start = rng.uniform(0, 2, 800), np.eye(D)[0]
-    X = od.datasets.simulate(lambda x: x @ turn, 0.4, start, t, step=0.02, random_state=rng)
-    with pytest.warns(od.OrdiffWarning, match="not trusted"):
-        model = od.SnapshotSDE(start).fit(X, t)
-    assert not model.check_.trusted
-
-
 def test_a_known_noise_is_kept_and_snapshots_do(rng):
     t, start = np.repeat([0.3, 1.0, 2.0], 200), np.eye(D)[0]
     X = od.datasets.simulate(lambda x: -1.5 * x, 0.6, start, t, step=0.02, random_state=rng)
