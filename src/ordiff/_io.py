@@ -79,6 +79,8 @@ def _chain_members(chain: FittedChain) -> tuple[dict[str, Any], dict[str, Any]]:
     }  # fmt: skip
     for name in _SEVERAL:
         members |= {f"dynamics.{name}.{k}": value for k, value in enumerate(getattr(d, name))}
+    if chain.log_noise_shift is not None:
+        members["chain.log_noise_shift"] = chain.log_noise_shift
     members |= {f"chain.local.{k}": values for k, values in enumerate(chain.local_differences())}
     meta = {
         "states": {name: _plain(getattr(states, name)) for name in _OF_STATES},
@@ -121,7 +123,8 @@ def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
         meta["self_weight"],
     )  # fmt: skip
     given = tuple(Ordering.local(_StoredDifferences(graph.matrix(edges))) for edges in several("chain.local"))
-    return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"])
+    shift = members.get("chain.log_noise_shift")
+    return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"], log_noise_shift=shift)
 
 
 def coordinate_arrays(coordinates: LinearCoordinates) -> dict[str, Any]:

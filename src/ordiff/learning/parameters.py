@@ -20,10 +20,8 @@ from ordiff.learning.likelihood import Dynamics, DynamicsGradient
 from ordiff.learning.penalties import RelativeRoughness
 from ordiff.learning.scores import Directions
 
-# The quantities that can be learned.
-TARGETS = ("ordering", "noise", "speed", "scale", "local_speed", "eps", "density")
-# log of what is positive stays within this of where it started: a factor of 150
-_LIMIT = 5.0
+# log of what is positive stays within this of where it started: a factor of 10
+_LIMIT = float(np.log(10.0))
 
 
 @dataclass(frozen=True, eq=False)
