@@ -162,7 +162,7 @@ def test_on_samples_the_operator_is_the_chain_that_was_learned(snapshots, tmp_pa
     with pytest.warns(OrdiffWarning, match="not confirmed"):
         model = fit(X, t, states="samples", learn=("ordering", "noise", "density"), solver=solver)
     model.save(tmp_path / "model.npz")
-    expected = model._result.likelihood.time_slices(model._chain.dynamics)
+    expected = model._result.likelihood.time_slices(model._process.dynamics)
     for one in (model, od.load(tmp_path / "model.npz")):
         mass = one.states_.start
         for step in range(1, 6):

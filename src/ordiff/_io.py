@@ -15,23 +15,64 @@ from ordiff._validation import Array, IntArray
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.ordering import Ordering
 from ordiff.learning.likelihood import Dynamics
+from ordiff.learning.process import FittedProcess
 from ordiff.learning.result import FittedChain
+from ordiff.learning.ridges import RidgeBasis, RidgeOrdering
 from ordiff.learning.settings import GROUPS, DesignedStates, SampleStates
 from ordiff.states import States
 
 # The layout of files.
-_FORMAT = 3
+_FORMAT = 4
 _KIND = "ordiff.SnapshotSDE"
 _OF_STATES = ("spacing", "dimension", "radius", "are_samples")
+_OF_BASIS = ("centre", "directions", "knots")
 _SEVERAL = ("orderings", "slopes", "local_slopes")
 
 
 def write(
-    path: str | Path, settings: dict[str, Any], chain: FittedChain, numbers: dict[str, Any], arrays: dict[str, Any]
+    path: str | Path,
+    settings: dict[str, Any],
+    process: FittedChain | FittedProcess,
+    numbers: dict[str, Any],
+    arrays: dict[str, Any],
 ) -> None:
-    """Write a model: the settings of the estimator, the chain, and its fitted numbers and arrays by their names."""
+    """Write a model: the settings of the estimator, the process, and its fitted numbers and arrays by their names."""
+    members, meta = _chain_members(process) if isinstance(process, FittedChain) else _process_members(process)
+    members |= {name: np.asarray(value) for name, value in arrays.items()}
+    meta |= {
+        "format": _FORMAT, "kind": _KIND, "of": type(process).__name__,
+        "settings": _plain_settings(settings), "fitted": {name: _plain(value) for name, value in numbers.items()},
+    }  # fmt: skip
+    members["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    path = Path(path)
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+        np.savez_compressed(file, **members)
+    partial.replace(path)
+
+
+def _process_members(process: FittedProcess) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arrays and numbers of a process that was learned by moments."""
+    basis = process.form.basis
+    members = {f"basis.{name}": getattr(basis, name) for name in _OF_BASIS}
+    members |= {
+        "process.coefficients": process.form.coefficients, "process.covariance": process.covariance,
+        "process.start": process.start, "process.start_weights": process.start_weights,
+    }  # fmt: skip
+    return members, {"noise": process.noise, "step": process.step}
+
+
+def _process(meta: dict[str, Any], members: dict[str, Any]) -> FittedProcess:
+    basis = RidgeBasis(*(members[f"basis.{name}"] for name in _OF_BASIS))
+    form = RidgeOrdering(basis, members["process.coefficients"])
+    covariance, start, weights = (members[f"process.{name}"] for name in ("covariance", "start", "start_weights"))
+    return FittedProcess(form, meta["noise"], covariance, start, weights, meta["step"])
+
+
+def _chain_members(chain: FittedChain) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arrays and numbers of a chain."""
     d, states = chain.dynamics, chain.states
-    members: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()} | {
+    members: dict[str, Any] = {
         "states.points": states.points, "states.volumes": states.volumes, "states.start": states.start,
         "graph.indptr": states.graph.indptr, "graph.indices": states.graph.indices, "graph.sqdist": states.graph.sqdist,
         "dynamics.noise": d.noise, "dynamics.log_weight": d.log_weight, "chain.ordering": chain.ordering,
@@ -42,21 +83,14 @@ def write(
         members["chain.log_noise_shift"] = chain.log_noise_shift
     members |= {f"chain.local.{k}": values for k, values in enumerate(chain.local_differences())}
     meta = {
-        "format": _FORMAT, "kind": _KIND, "settings": _plain_settings(settings),
-        "fitted": {name: _plain(value) for name, value in numbers.items()},
         "states": {name: _plain(getattr(states, name)) for name in _OF_STATES},
         "eps": d.eps, "self_weight": d.self_weight, "alpha": chain.alpha,
     }  # fmt: skip
-    members["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        np.savez_compressed(file, **members)
-    partial.replace(path)
+    return members, meta
 
 
-def read(path: str | Path) -> tuple[dict[str, Any], FittedChain, dict[str, Any], dict[str, Any]]:
-    """Settings, chain, numbers and arrays, as `write` had them."""
+def read(path: str | Path) -> tuple[dict[str, Any], FittedChain | FittedProcess, dict[str, Any], dict[str, Any]]:
+    """Settings, process, numbers and arrays, as `write` had them."""
     try:
         with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             members = {name: file[name] for name in file.files}
@@ -68,7 +102,8 @@ def read(path: str | Path) -> tuple[dict[str, Any], FittedChain, dict[str, Any],
         raise ValueError(f"{path} is not a model saved by ordiff, or is damaged ({type(error).__name__}).") from None
     if not known or meta["format"] != _FORMAT:
         raise ValueError(f"{path} has format {meta.get('format')}, but this version of ordiff reads format {_FORMAT}.")
-    return _settings(meta["settings"]), _chain(meta, members), meta["fitted"], members
+    process = (_chain if meta["of"] == FittedChain.__name__ else _process)(meta, members)
+    return _settings(meta["settings"]), process, meta["fitted"], members
 
 
 def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -21,20 +20,32 @@ from ordiff import _io, _validation
 from ordiff._parallel import one_blas_thread
 from ordiff._validation import Array
 from ordiff.fields import Moments, local_moments
-from ordiff.graph.search import query_tree
-from ordiff.learning.check import FitCheck, Moment, check_fit
+from ordiff.learning.check import FitCheck, Moment, check_fit, check_moments
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.discretise import likelihood_on
 from ordiff.learning.fit import fit, progress_bar
+from ordiff.learning.moments import MomentFit, fit_moments, is_by_moments
+from ordiff.learning.process import FittedProcess
 from ordiff.learning.result import FitResult, FittedChain
 from ordiff.learning.settings import GROUPS, FitSettings, group_of
 from ordiff.learning.uncertainty import LikelihoodProfile, Uncertainty, bootstrap, noise_profile
 from ordiff.passage import fate_probabilities, terminal_sets
 from ordiff.states import States
 
+# What only a chain has, and what is said where there is none.
+_OF_CHAIN = ("states_", "graph_", "operator_", "eps_", "_observed")
+_NO_CHAIN = (
+    "{} is not available: from four dimensions on a process is learned by moments, without a chain. Use simulate() and "
+    "predict_drift(), or fit the leading two or three principal components."
+)
+
 
 class SnapshotSDE(BaseEstimator):
     """Learns dx = ∇l dt + ρ dW from points that were each seen once.
+
+    In up to three dimensions by the likelihood of a chain. Data of four dimensions and more, with known times and
+    designed states, are learned by moments (`ordiff.learning.moments`): l is then a quadratic form and functions of
+    single directions, ρ is constant, and there is no chain.
 
     Parameters
     ----------
@@ -79,7 +90,7 @@ class SnapshotSDE(BaseEstimator):
     speed_ : array
         The mean speed of every ordering.
     states_, graph_, operator_, eps_
-        The chain: its states, their graph, its operator and its step.
+        The chain: its states, their graph, its operator and its step; in up to three dimensions.
     coordinates_ : LinearCoordinates
         Where the samples lie in a linear subspace up to noise, the chain lives there: `states_.points` are in its
         coordinates, and ``coordinates_.inverse(states_.points)`` in those of X. All else is in the coordinates of X.
@@ -164,32 +175,31 @@ class SnapshotSDE(BaseEstimator):
         self.coordinates_ = coordinates_for(settings, data)
         self._samples, data = X, data.in_coordinates(self.coordinates_)
         with progress_bar(self.progress) as report, one_blas_thread():
-            result = fit(settings, data, report)
+            result = (fit_moments if is_by_moments(settings, data) else fit)(settings, data, report)
             self._read(settings, data, result)
         _warn_of_fit(self)
         return self
 
-    def _read(self, settings: FitSettings, data: Snapshots, result: FitResult) -> None:
+    def _read(self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit) -> None:
         """The fitted attributes, at the samples in the user's order."""
         self._settings, self._data = settings, data
-        self._result: FitResult | None = result
+        self._result: FitResult | MomentFit | None = result
         self.horizon_ = data.horizon
-        self.loss_, self.history_ = result.solution.loss, np.array(result.losses)
-        self.n_iter_, self.converged_ = len(result.losses), result.converged
-        self.interrupted_ = result.solution.interrupted
+        self.loss_, self.history_ = result.loss, np.array(result.losses)
+        self.n_iter_, self.converged_, self.interrupted_ = len(result.losses), result.converged, result.interrupted
         self.smooth_ordering_, self.smooth_noise_ = (result.strength(name) for name in ("ordering", "noise"))
         self.unreached_, self.early_ = result.unreached, result.early
         self._level_deviation = result.level_deviation()
-        self._read_chain(result.chain, data.X)
-        B, chain = self._observed, result.chain
-        self.ordering_ = B @ chain.ordering
-        self.noise_ = np.exp(B @ np.log(chain.noise))
-        self.drift_ = self.coordinates_.vectors(chain.drift(data.X))
-        self.speed_ = chain.speeds()
-        self.ordering_std_, self.log_noise_std_ = result.posterior.deviations(B, chain.states.start)
+        self._read_process(result.process, data.X)
+        process = result.process
+        self.ordering_, self.noise_ = process.ordering_at(data.X), process.noise_at(data.X)
+        self.drift_, self.speed_ = self.coordinates_.vectors(process.drift(data.X)), process.speeds()
+        self.ordering_std_, self.log_noise_std_, self.drift_std_ = result.deviations(data.X, self.coordinates_.back)
         self.noise_std_ = self.noise_ * self.log_noise_std_
-        self.drift_std_ = result.posterior.drift_deviations(chain.states.polynomials(data.X)[1], self.coordinates_.back)
-        self.check_ = check_fit(result, data, self.noise_, self._level_deviation)
+        if isinstance(result, FitResult):
+            self.check_ = check_fit(result, data, self.noise_, self._level_deviation)
+        else:
+            self.check_ = check_moments(result, data, self._level_deviation)
 
     @property
     def samples_(self) -> Array:
@@ -197,25 +207,43 @@ class SnapshotSDE(BaseEstimator):
         check_is_fitted(self)
         return self._samples
 
-    def _read_chain(self, chain: FittedChain, samples: Array) -> None:
-        self._chain = chain
-        self.states_, self.graph_, self.operator_ = chain.states, chain.states.graph, chain.operator
-        self.eps_ = chain.dynamics.eps
-        self._observed = chain.states.observe(samples)
+    def _read_process(self, process: FittedChain | FittedProcess, samples: Array) -> None:
+        self._process = process
+        for name in _OF_CHAIN:  # of an earlier fit
+            self.__dict__.pop(name, None)
+        if isinstance(process, FittedChain):
+            self.states_, self.graph_, self.operator_ = process.states, process.states.graph, process.operator
+            self.eps_ = process.dynamics.eps
+            self._observed = process.states.observe(samples)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_CHAIN and isinstance(self.__dict__.get("_process"), FittedProcess):
+            raise AttributeError(_NO_CHAIN.format(name))
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _chain(self, what: str) -> FittedChain:
+        """The chain that was learned, for what needs one."""
+        check_is_fitted(self)
+        if isinstance(self._process, FittedProcess):
+            raise ValueError(_NO_CHAIN.format(what))
+        return self._process
 
     # ------------------------------------------------------------------------------------ new points
 
     def predict(self, X: ArrayLike) -> Array:
         """The ordering at points (p, n), 0 at the start."""
-        return self._at(X) @ self._chain.ordering
+        points = self._points(X)
+        return self._process.ordering_at(points)
 
     def predict_noise(self, X: ArrayLike) -> Array:
         """ρ at points (p, n)."""
-        return np.exp(self._at(X) @ np.log(self._chain.noise))
+        points = self._points(X)
+        return self._process.noise_at(points)
 
     def predict_drift(self, X: ArrayLike) -> Array:
         """The drift at points (p, n), in their coordinates."""
-        return self.coordinates_.vectors(self._chain.drift(self._points(X)))
+        points = self._points(X)
+        return self.coordinates_.vectors(self._process.drift(points))
 
     def _points(self, X: ArrayLike) -> Array:
         """Points (p, n) in the coordinates of the chain."""
@@ -232,11 +260,11 @@ class SnapshotSDE(BaseEstimator):
 
     def score_samples(self, X: ArrayLike, times: ArrayLike | None = None) -> Array:
         """The logarithm of the density of every point at its time, (p,), in the coordinates of `states_`."""
-        check_is_fitted(self)
-        data, local = self._data.at(self._points(X), times), self._chain.local_differences()
+        chain = self._chain("the density of points")
+        data, local = self._data.at(self._points(X), times), chain.local_differences()
         settings = replace(self._settings, times=replace(group_of(self.times, "times"), horizon=data.horizon))
         likelihood = likelihood_on(settings, data, self.states_, self.eps_, local)
-        return likelihood.per_sample(self._chain.dynamics)
+        return likelihood.per_sample(chain.dynamics)
 
     def score(self, X: ArrayLike, times: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """The mean log density of points at their times, weighted by ``sample_weight``: higher is better."""
@@ -245,33 +273,20 @@ class SnapshotSDE(BaseEstimator):
         return float(np.average(logs, weights=weights))
 
     def simulate(self, n: int, horizon: float | None = None, random_state: Any = None) -> tuple[Array, Array]:
-        """Times (T,) and paths (n, T, coordinates) of the learned chain from the start, moving between states."""
+        """Times (T,) and paths (n, T, coordinates) of what was learned, from the start; of a chain, its states."""
         check_is_fitted(self)
         n = _validation.count(n, "n", 1)
-        steps = int(
-            np.ceil((self.horizon_ if horizon is None else _validation.positive(horizon, "horizon")) / self.eps_)
-        )
+        last = self.horizon_ if horizon is None else _validation.positive(horizon, "horizon")
         rng = np.random.default_rng(self.random_state if random_state is None else random_state)
-        P = self.operator_.matrix
-        cumulative = np.cumsum(P.data)
-        ends, before = cumulative[P.indptr[1:] - 1], np.concatenate([[0.0], cumulative])[P.indptr[:-1]]
-        at = rng.choice(len(self.states_.points), n, p=self.states_.start)
-        points = self.coordinates_.inverse(self.states_.points)
-        paths = np.empty((n, steps + 1, points.shape[1]))
-        paths[:, 0] = points[at]
-        for s in range(steps):
-            u = before[at] + rng.random(n) * (ends[at] - before[at])
-            at = P.indices[np.clip(np.searchsorted(cumulative, u), P.indptr[at], P.indptr[at + 1] - 1)]
-            paths[:, s + 1] = points[at]
-        return self.eps_ * np.arange(steps + 1.0), paths
+        times, paths = self._process.simulate(n, last, rng)
+        return times, self.coordinates_.inverse(paths)
 
     # ------------------------------------------------------------------------------------ can it be trusted
 
     def moments(self) -> Moments:
         """Drift and diffusion read back from the operator at the states, in their coordinates: the check that it does
         what was learned."""
-        check_is_fitted(self)
-        return local_moments(self.operator_)
+        return local_moments(self._chain("moments").operator)
 
     def profile(self, param: str = "noise", grid: ArrayLike | None = None) -> LikelihoodProfile:
         """The loss with the level of the noise held at each of ``grid``, all else learned again.
@@ -303,7 +318,8 @@ class SnapshotSDE(BaseEstimator):
             return bootstrap(solution, self.states_.start, self._observed, n_boot, rng, self._settings.solver.tol)
 
     def _fitted_here(self, what: str) -> FitResult:
-        if self._result is None:
+        self._chain(what)
+        if not isinstance(self._result, FitResult):
             raise ValueError(f"{what} needs a model that was fitted here, not one loaded from a file.")
         return self._result
 
@@ -314,7 +330,7 @@ class SnapshotSDE(BaseEstimator):
         the set of the sample nearest to it. Or a dict of functions of points (p, n) that return a mask (p,).
         ``continuous``: count passages between steps too (see `ordiff.passage`).
         """
-        check_is_fitted(self)
+        chain = self._chain("fate_probabilities")
         points = None if X is None else self._checked(X)
         if isinstance(terminal, dict) and all(callable(inside) for inside in terminal.values()):
             at = self.coordinates_.inverse(self.states_.points)
@@ -323,7 +339,7 @@ class SnapshotSDE(BaseEstimator):
             ends = [np.asarray(inside(asked), bool) for inside in terminal.values()]
         else:
             members = terminal_sets(terminal, len(self.ordering_))
-            sets = _states_of(members, self._data.X, self.states_)
+            sets = chain.states_of(members, self._data.X)
             ends = [np.isin(np.arange(len(self.ordering_)), rows) for rows in members.values()] if X is None else []
         F = fate_probabilities(self.operator_, sets, continuous=continuous)
         B = self._observed if points is None else self._at(points)
@@ -347,9 +363,7 @@ class SnapshotSDE(BaseEstimator):
             f"{len(self.ordering_)} samples in {self.n_features_in_} coordinates, "
             + (f"learned in {self._data.X.shape[1]} components of them, " if self.coordinates_.reduced else "")
             + f"horizon {self.horizon_:.4g}{T}.",
-            f"Chain: {len(self.states_.points)} {'samples' if self.states_.are_samples else 'designed states'} of "
-            f"dimension {self.states_.dimension}, {self.graph_.n_edges // self.graph_.n_points} neighbours each, "
-            f"steps of {self.eps_:.4g}{T}.",
+            self._process.describe(T),
             f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g}{per_root_time}"
             + (
                 f"; its level is known to ±{200 * spread:.0f}% (two standard deviations)."
@@ -383,23 +397,7 @@ class SnapshotSDE(BaseEstimator):
         }
         numbers = {name: getattr(self, name) for name in _NUMBERS} | {"times_known": data.times is not None}
         numbers |= {"reasons": self.check_.reasons, "moments": [list(vars(row).values()) for row in self.check_.table]}
-        _io.write(path, self.get_params(deep=False), self._chain, numbers, arrays)
-
-
-def _states_of(members: dict[Any, Any], samples: Array, states: States) -> list[Any]:
-    """The states of each set of samples: those to which one of it is the nearest, or, if there is none, the nearest."""
-    fate = np.full(len(samples), -1)
-    for k, rows in enumerate(members.values()):
-        fate[rows] = k
-    of_state = fate[query_tree(cKDTree(samples), states.points, 1)[1]]
-    for k, (name, rows) in enumerate(members.items()):
-        if not (of_state == k).any():
-            near = np.unique(states.nearest(samples[rows]))
-            near = near[of_state[near] < 0]
-            if near.size == 0:
-                raise ValueError(f"terminal set {name!r} is too small: no state of the chain lies in it.")
-            of_state[near] = k
-    return [np.flatnonzero(of_state == k) for k in range(len(members))]
+        _io.write(path, self.get_params(deep=False), self._process, numbers, arrays)
 
 
 def _some(indices: Any, most: int = 5) -> str:
@@ -431,7 +429,7 @@ _NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_fea
 
 def load(path: str | Path) -> SnapshotSDE:
     """Read a model that `SnapshotSDE.save` wrote."""
-    settings, chain, numbers, arrays = _io.read(path)
+    settings, process, numbers, arrays = _io.read(path)
     model = SnapshotSDE(**({"start": arrays["start"]} | settings))
     for name in _ARRAYS:
         setattr(model, name, arrays[name])
@@ -445,5 +443,5 @@ def load(path: str | Path) -> SnapshotSDE:
     times = np.zeros(len(X)) if numbers["times_known"] else None
     model._settings, model._result = FitSettings.of(model), None
     model._data = Snapshots(X, times, np.ones(len(X)), start, arrays["start_weights"], model.horizon_)
-    model._read_chain(chain, X)
+    model._read_process(process, X)
     return model

@@ -43,7 +43,7 @@ def numbers(model: SnapshotSDE) -> dict[str, Any]:
     low, middle, high = np.quantile(model.noise_, [0.05, 0.5, 0.95])
     values = {
         "samples": len(model.ordering_), "coordinates": model.n_features_in_, "horizon": model.horizon_,
-        "states": len(model.states_.points), "dimension": model.states_.dimension, "eps": model.eps_,
+        **_of_chain(model),
         "noise_median": middle, "noise_5": low, "noise_95": high,
         "drift_median": np.median(np.linalg.norm(model.drift_, axis=1)),
         "ordering_mean": model.ordering_.mean(), "ordering_span": np.ptp(model.ordering_),
@@ -53,6 +53,13 @@ def numbers(model: SnapshotSDE) -> dict[str, Any]:
         "ordiff": ordiff.__version__,
     }  # fmt: skip
     return {name: _plain(value) for name, value in values.items()}
+
+
+def _of_chain(model: SnapshotSDE) -> dict[str, Any]:
+    """States, their dimension and the step; none where a process was learned without a chain."""
+    if not hasattr(model, "states_"):
+        return {"states": None, "dimension": model.coordinates_.transform(model.samples_[:1]).shape[1], "eps": None}
+    return {"states": len(model.states_.points), "dimension": model.states_.dimension, "eps": model.eps_}
 
 
 def _plain(value: Any) -> Any:

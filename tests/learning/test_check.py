@@ -72,11 +72,11 @@ def test_the_verdict_is_kept_in_a_file(turning, tmp_path):
     assert od.load(tmp_path / "model.npz").check_ == turning.check_
 
 
-def test_four_dimensions_are_told():
+def test_a_chain_in_four_dimensions_is_told():
     rng = np.random.default_rng(0)
     times = rng.uniform(0, 2, 400)
     X = od.datasets.simulate(lambda x: -x, 0.7, np.ones(4), times, random_state=rng)
-    model = fitted(np.ones(4), X, times)
+    model = fitted(np.ones(4), X, times, states=od.DesignedStates(spacing=1.0))
     assert any("4 dimensions" in reason for reason in model.check_.reasons)
 
 

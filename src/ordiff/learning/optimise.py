@@ -76,7 +76,7 @@ class PenalisedLikelihood:
         roughness, d_roughness = p.roughness(a)
         value, gradient = value + roughness, p.gradient(a, by) + d_roughness
         if self.slope is not None:
-            value, gradient = value - self.slope @ a, gradient - self.slope
+            value, gradient = value - float(self.slope @ a), gradient - self.slope
         return float(value), gradient
 
     def penalty(self, a: Array) -> Array:

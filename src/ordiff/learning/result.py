@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from ordiff import _validation
 from ordiff._parallel import cached_property
 from ordiff._validation import Array
+from ordiff.graph.search import query_tree
 from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
@@ -115,6 +118,14 @@ class FittedChain:
         read = rho / np.minimum(over, np.sqrt(2))
         return np.asarray(read if self.log_noise_shift is None else read * np.exp(self.log_noise_shift))
 
+    def ordering_at(self, X: Array) -> Array:
+        """The ordering at points, (p,)."""
+        return np.asarray(self.states.observe(X) @ self.ordering)
+
+    def noise_at(self, X: Array) -> Array:
+        """ρ at points, (p,)."""
+        return np.exp(np.asarray(self.states.observe(X) @ np.log(self.noise)))
+
     def drift(self, X: Array) -> Array:
         """The drift at points, (p, n)."""
         states, d = self.states, self.dynamics
@@ -126,6 +137,46 @@ class FittedChain:
         for o, s in zip(self.given, d.local_slopes, strict=True):
             total += B @ (s[:, None] * o.gradient_on(states.graph, states.dimension))
         return total
+
+    def simulate(self, n: int, horizon: float, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Times (T,) and paths (n, T, coordinates) from the start, moving between states."""
+        P, eps, points = self.operator.matrix, self.dynamics.eps, self.states.points
+        steps = int(np.ceil(horizon / eps))
+        cumulative = np.cumsum(P.data)
+        ends, before = cumulative[P.indptr[1:] - 1], np.concatenate([[0.0], cumulative])[P.indptr[:-1]]
+        at = rng.choice(len(points), n, p=self.states.start)
+        paths = np.empty((n, steps + 1, points.shape[1]))
+        paths[:, 0] = points[at]
+        for s in range(steps):
+            u = before[at] + rng.random(n) * (ends[at] - before[at])
+            at = P.indices[np.clip(np.searchsorted(cumulative, u), P.indptr[at], P.indptr[at + 1] - 1)]
+            paths[:, s + 1] = points[at]
+        return eps * np.arange(steps + 1.0), paths
+
+    def describe(self, time: str) -> str:
+        """What it is made of, in words; time: the unit, with a space before it."""
+        states, graph = self.states, self.states.graph
+        return (
+            f"Chain: {len(states.points)} {'samples' if states.are_samples else 'designed states'} of "
+            f"dimension {states.dimension}, {graph.n_edges // graph.n_points} neighbours each, "
+            f"steps of {self.dynamics.eps:.4g}{time}."
+        )
+
+    def states_of(self, members: dict[Any, Any], samples: Array) -> list[Any]:
+        """The states of each set of samples: those to which one of it is the nearest, or, if there is none, the
+        nearest."""
+        states, fate = self.states, np.full(len(samples), -1)
+        for k, rows in enumerate(members.values()):
+            fate[rows] = k
+        of_state = fate[query_tree(cKDTree(samples), states.points, 1)[1]]
+        for k, (name, rows) in enumerate(members.items()):
+            if not (of_state == k).any():
+                near = np.unique(states.nearest(samples[rows]))
+                near = near[of_state[near] < 0]
+                if near.size == 0:
+                    raise ValueError(f"terminal set {name!r} is too small: no state of the chain lies in it.")
+                of_state[near] = k
+        return [np.flatnonzero(of_state == k) for k in range(len(members))]
 
     def local_differences(self) -> tuple[Array, ...]:
         """Δl of the local orderings on the edges of the states, (E,) each."""
@@ -155,9 +206,29 @@ class FitResult:
     def likelihood(self) -> SnapshotLikelihood:
         return self.solution.problem.likelihood
 
+    @property
+    def process(self) -> FittedChain:
+        """What was learned."""
+        return self.chain
+
+    @property
+    def loss(self) -> float:
+        return self.solution.loss
+
+    @property
+    def interrupted(self) -> bool:
+        return self.solution.interrupted
+
     @cached_property
     def posterior(self) -> Posterior:
         return Posterior.of(self.solution)
+
+    def deviations(self, X: Array, back: Array | None) -> tuple[Array, Array, Array]:
+        """Standard deviations of ordering, log noise and drift at points X (p, q), the last (p, n) in the coordinates
+        to which ``back`` (q, n) leads."""
+        states = self.chain.states
+        ordering, log_noise = self.posterior.deviations(states.observe(X), states.start)
+        return ordering, log_noise, self.posterior.drift_deviations(states.polynomials(X)[1], back)
 
     def level_deviation(self) -> float:
         """The posterior standard deviation of the samples' mean log noise: 0 when it was given, NaN when not known."""

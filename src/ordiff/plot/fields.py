@@ -107,7 +107,7 @@ def landscape(
     ax = axes_or_new(ax)
     X = samples_of(model)
     embedding = embedding or Embedding.of(X)
-    if X.shape[1] == model.states_.points.shape[1] == 2:
+    if X.shape[1] == 2 and model.states_.points.shape[1] == 2:
         potential = _contours(ax, model, embedding, levels)
     else:
         potential = _cell_means(ax, embedding.points(X), -model.ordering_)

@@ -82,7 +82,7 @@ def fit(
     op, step_settings = _operator_on_cells(model, X, n_neighbors)
     settings = _described_options(model, options) | step_settings | {
         "time_key": time_key, "time_unit": times.unit, "time_origin": origin, "use_rep": use_rep,
-        "n_pcs": X.shape[1], "start": _describe_start(adata, start), "model_eps": float(model.eps_),
+        "n_pcs": X.shape[1], "start": _describe_start(adata, start), "model_eps": float(getattr(model, "eps_", np.nan)),
         "converged": bool(model.converged_), "loss": float(model.loss_), "n_iter": int(model.n_iter_),
     }  # fmt: skip
     drift = {use_rep: np.asarray(model.drift_)} | _projected_drift(model, op, embeddings(adata, embedding))
