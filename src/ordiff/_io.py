@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
-import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ordiff import _archive, _validation
+from ordiff._archive import ArraySpec, one_of
 from ordiff._coordinates import LinearCoordinates
 from ordiff._validation import Array, IntArray
 from ordiff.graph import NeighborGraph
@@ -23,7 +24,38 @@ from ordiff.states import States
 _FORMAT = 3
 _KIND = "ordiff.SnapshotSDE"
 _OF_STATES = ("spacing", "dimension", "radius", "are_samples")
-_SEVERAL = ("orderings", "slopes", "local_slopes")
+
+# The arrays of a file. Axes: N states, R one more, E edges, q coordinates of the chain, n of the samples, m samples,
+# s points of the start, a orderings, h evaluations; u and e samples that are not reached or too early.
+_ARRAYS = {
+    "states.points": ArraySpec("f", "Nq"), "states.volumes": ArraySpec("f", "N"), "states.start": ArraySpec("f", "N"),
+    "graph.indptr": ArraySpec("i", "R"), "graph.indices": ArraySpec("i", "E"), "graph.sqdist": ArraySpec("f", "E"),
+    "dynamics.noise": ArraySpec("f", "N"), "dynamics.log_weight": ArraySpec("f", "N"),
+    "chain.ordering": ArraySpec("f", "N"),
+    "ordering_": ArraySpec("f", "m"), "noise_": ArraySpec("f", "m"), "drift_": ArraySpec("f", "mn"),
+    "ordering_std_": ArraySpec("f", "m", finite=False), "log_noise_std_": ArraySpec("f", "m", finite=False),
+    "noise_std_": ArraySpec("f", "m", finite=False), "drift_std_": ArraySpec("f", "mn", finite=False),
+    "speed_": ArraySpec("f", "a"), "history_": ArraySpec("f", "h", finite=False),
+    "unreached_": ArraySpec("i", "u"), "early_": ArraySpec("i", "e"),
+    "samples": ArraySpec("f", "mn"), "start": ArraySpec("f", "sn"), "start_weights": ArraySpec("f", "s"),
+    "coordinates.centre": ArraySpec("f", "n", required=False),
+    "coordinates.forward": ArraySpec("f", "nq", required=False),
+    "coordinates.back": ArraySpec("f", "qn", required=False),
+}  # fmt: skip
+# Those of which a file has several, with a number each.
+_SEVERAL = {"dynamics.orderings": "N", "dynamics.slopes": "N", "dynamics.local_slopes": "N", "chain.local": "E"}
+
+_NUMBER, _FLAG, _WORD, _WHOLE = one_of(int, float), one_of(bool), one_of(str), one_of(int)
+_STRENGTH = one_of(int, float, type(None))
+_FITTED = {
+    "horizon_": _validation.positive, "loss_": _validation.number, "n_iter_": _WHOLE, "converged_": _FLAG,
+    "interrupted_": _FLAG, "n_features_in_": _WHOLE, "smooth_ordering_": _STRENGTH, "smooth_noise_": _STRENGTH,
+    "_level_deviation": _NUMBER, "times_known": _FLAG, "reasons": [_WORD],
+    "moments": [(_NUMBER, _WHOLE, _WORD, _NUMBER, _NUMBER, _NUMBER)],
+}  # fmt: skip
+_STATES = {"spacing": _NUMBER, "dimension": _WHOLE, "radius": _NUMBER, "are_samples": _FLAG}
+_SETTINGS = ("start", "learn", "noise", "ordering", "states", "times", "smoothness", "solver", "progress",
+             "random_state")  # fmt: skip
 
 
 def write(
@@ -31,42 +63,72 @@ def write(
 ) -> None:
     """Write a model: the settings of the estimator, the chain, and its fitted numbers and arrays by their names."""
     d, states = chain.dynamics, chain.states
-    members: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()} | {
+    members: dict[str, Any] = arrays | {
         "states.points": states.points, "states.volumes": states.volumes, "states.start": states.start,
         "graph.indptr": states.graph.indptr, "graph.indices": states.graph.indices, "graph.sqdist": states.graph.sqdist,
         "dynamics.noise": d.noise, "dynamics.log_weight": d.log_weight, "chain.ordering": chain.ordering,
     }  # fmt: skip
-    for name in _SEVERAL:
-        members |= {f"dynamics.{name}.{k}": value for k, value in enumerate(getattr(d, name))}
-    members |= {f"chain.local.{k}": values for k, values in enumerate(chain.local_differences())}
+    values = (d.orderings, d.slopes, d.local_slopes, chain.local_differences())
+    for name, several in zip(_SEVERAL, values, strict=True):
+        members |= {f"{name}.{k}": one for k, one in enumerate(several)}
     meta = {
         "format": _FORMAT, "kind": _KIND, "settings": _plain_settings(settings),
         "fitted": {name: _plain(value) for name, value in numbers.items()},
         "states": {name: _plain(getattr(states, name)) for name in _OF_STATES},
         "eps": d.eps, "self_weight": d.self_weight, "alpha": chain.alpha,
     }  # fmt: skip
-    members["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        np.savez_compressed(file, **members)
-    partial.replace(path)
+    _archive.write(path, meta, members)
+
+
+@contextmanager
+def told(path: str | Path) -> Iterator[None]:
+    """Every failure to make a model of a file is one ValueError that names it."""
+    with _archive.told(path, "a model saved by ordiff"):
+        yield
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], FittedChain, dict[str, Any], dict[str, Any]]:
-    """Settings, chain, numbers and arrays, as `write` had them."""
-    try:
-        with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            members = {name: file[name] for name in file.files}
-        meta = json.loads(bytes(members.pop("meta")))
-        known = meta["kind"] == _KIND
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is not a model saved by ordiff, or is damaged ({type(error).__name__}).") from None
-    if not known or meta["format"] != _FORMAT:
-        raise ValueError(f"{path} has format {meta.get('format')}, but this version of ordiff reads format {_FORMAT}.")
+    """Settings, chain, numbers and arrays, as `write` had them; all are checked. To be called in `told`."""
+    with _archive.opened(path) as archive:
+        meta = archive.meta()
+        if meta.get("kind") != _KIND:
+            raise ValueError("it holds something else.")
+        _check_format(meta.get("format"))
+        parts = {"settings": one_of(dict), "eps": _validation.positive, "self_weight": _NUMBER, "alpha": _NUMBER}
+        spec = {"format": _WHOLE, "kind": _WORD, "fitted": _FITTED, "states": _STATES, **parts}
+        _archive.checked_json(meta, spec, "meta")
+        members, lengths = archive.arrays(_ARRAYS | _numbered(archive.names()))
+    if lengths["R"] != lengths["N"] + 1 or meta["fitted"]["n_features_in_"] != lengths["n"]:
+        raise ValueError("the sizes of its arrays do not fit.")
+    for name in ("unreached_", "early_"):
+        if members[name].size:
+            _validation.indices(members[name], lengths["m"], name)
+    for name in ("noise_", "start_weights"):
+        if not (members[name] > 0).all():
+            raise ValueError(f"{name} must be positive.")
+    reduced = {"centre", "forward", "back"} & {name.removeprefix("coordinates.") for name in members}
+    if len(reduced) not in (0, 3) or (not reduced and lengths["n"] != lengths["q"]):
+        raise ValueError("its coordinates do not fit.")
     return _settings(meta["settings"]), _chain(meta, members), meta["fitted"], members
+
+
+def _check_format(found: Any) -> None:
+    if type(found) is int and found > _FORMAT:
+        raise ValueError(
+            f"it was written by a newer version of ordiff (format {found}; this one reads format {_FORMAT}): "
+            "update ordiff to read it."
+        )
+    if found != _FORMAT:
+        raise ValueError(f"it has format {found}, but this version of ordiff reads format {_FORMAT}.")
+
+
+def _numbered(names: list[str]) -> dict[str, ArraySpec]:
+    """The specifications of arrays with a number, 0 and on without a gap."""
+    specs: dict[str, ArraySpec] = {}
+    for prefix, axes in _SEVERAL.items():
+        n = sum(name.startswith(f"{prefix}.") for name in names)
+        specs |= {f"{prefix}.{k}": ArraySpec("f", axes) for k in range(n)}
+    return specs
 
 
 def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
@@ -75,18 +137,24 @@ def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
     states = States(
         points, members["states.volumes"], start=members["states.start"], prebuilt_graph=graph, **meta["states"]
     )
-
-    def several(prefix: str) -> tuple[Array, ...]:
-        n = sum(key.startswith(f"{prefix}.") for key in members)
-        return tuple(members[f"{prefix}.{k}"] for k in range(n))
-
-    orderings, slopes, local_slopes = (several(f"dynamics.{name}") for name in _SEVERAL)
+    orderings, slopes, local_slopes, differences = (
+        tuple(members[name] for name in sorted(_numbered_like(prefix, members), key=_number)) for prefix in _SEVERAL
+    )
     dynamics = Dynamics(
         meta["eps"], members["dynamics.noise"], orderings, slopes, local_slopes, members["dynamics.log_weight"],
         meta["self_weight"],
     )  # fmt: skip
-    given = tuple(Ordering.local(_StoredDifferences(graph.matrix(edges))) for edges in several("chain.local"))
+    dynamics.check(len(points), len(differences))
+    given = tuple(Ordering.local(_StoredDifferences(graph.matrix(edges))) for edges in differences)
     return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"])
+
+
+def _numbered_like(prefix: str, names: Any) -> list[str]:
+    return [name for name in names if name.startswith(f"{prefix}.")]
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition(".")[2])
 
 
 def coordinate_arrays(coordinates: LinearCoordinates) -> dict[str, Any]:
@@ -127,10 +195,17 @@ def _plain_settings(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(stored: dict[str, Any]) -> dict[str, Any]:
+    unknown = sorted(stored.keys() - set(_SETTINGS))
+    if unknown:
+        raise ValueError(f"it has a setting {unknown[0]!r}, which is not known.")
+
     def one(value: Any) -> Any:
         if not isinstance(value, dict):
-            return tuple(value) if isinstance(value, list) else value
-        return _OF_SETTINGS[value["group"]](**{key: member for key, member in value.items() if key != "group"})
+            return tuple(map(one, value)) if isinstance(value, list) else value
+        kind = _OF_SETTINGS.get(str(value.get("group")))
+        if kind is None:
+            raise ValueError(f"it has settings of a group {value.get('group')!r}, which is not known.")
+        return kind(**{key: one(member) for key, member in value.items() if key != "group"})
 
     return {name: one(value) for name, value in stored.items()}
 

@@ -21,7 +21,7 @@ IntArray = NDArray[np.integer[Any]]
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
 # beyond this the square of a distance is no longer a finite number
-_LARGEST_SPAN = 1e150
+LARGEST_SPAN = 1e150
 
 
 class OrdiffWarning(UserWarning):
@@ -98,8 +98,8 @@ def points(X: ArrayLike, name: str = "X", minimum: int = 2) -> Array:
         raise ValueError(f"{name} must have shape (points, coordinates); got shape {array.shape}.{hint}")
     if array.shape[0] < minimum or array.shape[1] < 1:
         raise ValueError(f"{name} needs at least {minimum} points and 1 coordinate; got shape {array.shape}.")
-    if np.abs(finite(array, name)).max() > _LARGEST_SPAN:
-        raise ValueError(f"{name} has coordinates above {_LARGEST_SPAN:g}, whose squares overflow: rescale it.")
+    if np.abs(finite(array, name)).max() > LARGEST_SPAN:
+        raise ValueError(f"{name} has coordinates above {LARGEST_SPAN:g}, whose squares overflow: rescale it.")
     return array
 
 
@@ -213,6 +213,13 @@ def option(value: Any, name: str, options: tuple[str, ...]) -> str:
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
     return str(value)
+
+
+def instance(value: Any, name: str, kind: Any) -> Any:
+    """One object of this class."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be a {kind.__name__}; got {type(value).__name__}.")
+    return value
 
 
 def labels(values: ArrayLike, m: int, n_labels: int) -> NDArray[np.uint32]:

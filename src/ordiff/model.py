@@ -430,9 +430,13 @@ _NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_fea
 
 
 def load(path: str | Path) -> SnapshotSDE:
-    """Read a model that `SnapshotSDE.save` wrote."""
-    settings, chain, numbers, arrays = _io.read(path)
-    model = SnapshotSDE(**({"start": arrays["start"]} | settings))
+    """Read a model that `SnapshotSDE.save` wrote. Nothing of a file is trusted: what does not fit is a ValueError."""
+    with _io.told(path):
+        settings, chain, numbers, arrays = _io.read(path)
+        return _of_file(SnapshotSDE(**({"start": arrays["start"]} | settings)), chain, numbers, arrays)
+
+
+def _of_file(model: SnapshotSDE, chain: FittedChain, numbers: dict[str, Any], arrays: dict[str, Any]) -> SnapshotSDE:
     for name in _ARRAYS:
         setattr(model, name, arrays[name])
     for name in _NUMBERS:

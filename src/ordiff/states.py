@@ -79,6 +79,26 @@ class States:
     are_samples: bool = False
     prebuilt_graph: NeighborGraph | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        points = _validation.points(self.points, "points", minimum=1)
+        N, n = points.shape
+        start = _validation.nodes(self.start, N, "start")
+        if not ((start >= 0).all() and abs(start.sum() - 1) < 1e-6):
+            raise ValueError("start must be masses on the states that sum to 1, none of them negative.")
+        checked = {
+            "points": points,
+            "volumes": _validation.node_or_scalar(self.volumes, N, "volumes", positive=True),
+            "start": start,
+            "spacing": _validation.positive(self.spacing, "spacing"),
+            "radius": _validation.positive(self.radius, "radius"),
+            "dimension": _validation.count(self.dimension, "dimension", 1, n),
+        }
+        graph = self.prebuilt_graph
+        if graph is not None and _validation.instance(graph, "prebuilt_graph", NeighborGraph).n_points != N:
+            raise ValueError(f"prebuilt_graph has {graph.n_points} points, but there are {N} states.")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
     @classmethod
     def design(
         cls,

@@ -101,7 +101,7 @@ def _complete_rows(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGrap
         indices[indptr[i] : indptr[i + 1]] = np.arange(m)
     sqdist = np.empty(indices.size)
     _parallel.over_rows(graph_loops.square_distances, indptr, csr.unsigned(indices), X, sqdist)
-    return NeighborGraph(indptr, indices, sqdist, X)
+    return NeighborGraph._make(indptr, indices, sqdist, X)
 
 
 def _resolution(

@@ -172,7 +172,7 @@ class Kernel:
         kernel = self.on(graph)
         data = kernel.transition(graph, eps, log_weight, self_weight)
         undirected = partial(_undirected, kernel, graph, eps, q.copy(), alpha, weight, self_weight)
-        op = MarkovOperator(graph, data, eps, q, sorted=True, kernel=kernel, undirected=undirected)
+        op = MarkovOperator._make(graph, data, eps, q, kernel, undirected)
         kernel._warn_of_step(graph, op)
         return op
 
