@@ -17,9 +17,13 @@ from itertools import pairwise
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numba
 import numpy as np
 from threadpoolctl import ThreadpoolController
+
+from ordiff._signals import deferred_interrupts
+
+with deferred_interrupts():
+    import numba
 
 if TYPE_CHECKING:
     from functools import cached_property as cached_property
