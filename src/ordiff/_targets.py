@@ -14,7 +14,7 @@ from ordiff._validation import Array
 
 def members(values: ArrayLike, m: int, name: str) -> NDArray[np.bool_]:
     """A set of states, not empty, as a mask (m,): from a mask, or from one index or several."""
-    array = np.asarray(values)
+    array = _validation.as_array(values, name)
     if array.dtype.kind == "b":
         if array.shape != (m,):
             raise ValueError(f"{name}, a mask, must have one value per state, shape ({m},); got shape {array.shape}.")
@@ -89,7 +89,7 @@ def _is_missing(label: Any) -> bool:
 
 def start_mass(values: ArrayLike, m: int, name: str = "start") -> Array:
     """A probability mass (m,): as given, or shared equally by a mask, an index or several."""
-    array = np.asarray(values)
+    array = _validation.as_array(values, name)
     if array.dtype.kind in "biu":
         mask = members(array, m, name)
         return mask / mask.sum()

@@ -157,13 +157,14 @@ class SnapshotSDE(BaseEstimator):
 
         times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
         """
+        _validation.refuse_masked(X, "X")
         X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
         settings = FitSettings.of(self)
         data = Snapshots.of(self.start, settings.times, X, times, sample_weight)
-        warn_of_units(data, [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))])
-        self.coordinates_ = coordinates_for(settings, data)
-        self._samples, data = X, data.in_coordinates(self.coordinates_)
-        with progress_bar(self.progress) as report, one_blas_thread():
+        with one_blas_thread(), progress_bar(self.progress) as report:
+            warn_of_units(data, [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))])
+            self.coordinates_ = coordinates_for(settings, data)
+            self._samples, data = X, data.in_coordinates(self.coordinates_)
             result = fit(settings, data, report)
             self._read(settings, data, result)
         _warn_of_fit(self)
@@ -224,6 +225,7 @@ class SnapshotSDE(BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
+        _validation.refuse_masked(X, "X")
         return _validation.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
 
     def _at(self, X: ArrayLike) -> Any:

@@ -356,8 +356,12 @@ def _message(choice: StepChoice, graph: NeighborGraph, d: int) -> str:
 # ------------------------------------------------------------------------ step, speed and noise together
 
 
+def _finite(values: ArrayLike, name: str) -> Array:
+    return _validation.finite(_validation.as_float(values, name), name)
+
+
 def _positive(noise: ArrayLike) -> Array:
-    array = np.asarray(noise, float)
+    array = _finite(noise, "noise")
     if not (array > 0).all():
         raise ValueError("noise must be positive.")
     return array
@@ -365,14 +369,14 @@ def _positive(noise: ArrayLike) -> Array:
 
 def peclet(eps: float, speed: ArrayLike, noise: ArrayLike) -> Any:
     """ψ = ετ²/ρ²: drift against diffusion within one step."""
-    return _validation.positive(eps, "eps") * np.asarray(speed, float) ** 2 / _positive(noise) ** 2
+    return _validation.positive(eps, "eps") * _finite(speed, "speed") ** 2 / _positive(noise) ** 2
 
 
 def forward_bias(eps: float, speed: ArrayLike, noise: ArrayLike, steepness: ArrayLike = 1.0) -> Any:
     """The probability that a step goes up the ordering, Φ(√ψ ‖∇l‖/κ); ``steepness`` is ‖∇l‖/κ, 1 for a pure order."""
     from scipy.special import ndtr
 
-    return ndtr(np.sign(speed) * np.sqrt(peclet(eps, speed, noise)) * np.asarray(steepness, float))
+    return ndtr(np.sign(_finite(speed, "speed")) * np.sqrt(peclet(eps, speed, noise)) * _finite(steepness, "steepness"))
 
 
 def speed_for_bias(bias: float, eps: float, noise: ArrayLike) -> Any:
@@ -385,7 +389,7 @@ def speed_for_bias(bias: float, eps: float, noise: ArrayLike) -> Any:
 def rescale_time(factor: float, eps: float, speed: ArrayLike, noise: ArrayLike) -> tuple[float, Any, Any]:
     """(ε/c, cτ, √c ρ): the same kernel, with time counted in units c times as long."""
     c = _validation.positive(factor, "factor")
-    return _validation.positive(eps, "eps") / c, c * np.asarray(speed, float), np.sqrt(c) * _positive(noise)
+    return _validation.positive(eps, "eps") / c, c * _finite(speed, "speed"), np.sqrt(c) * _positive(noise)
 
 
 def radius(dimension: int, mass: float = 0.99, scale: ArrayLike = 1.0) -> Any:

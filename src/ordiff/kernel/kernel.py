@@ -60,7 +60,7 @@ class Kernel:
         for name in ("noise", "noise_right", "anisotropy", "basis"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, Bandwidth | Metric):
-                object.__setattr__(self, name, np.array(value))
+                object.__setattr__(self, name, _validation.as_float(value, name).copy())
         _validation.number(self.beta, "beta")
         if self.noise_right is not None and self.beta != 1.0:
             raise ValueError("give noise_right or beta, not both: each defines the bandwidth at the far point.")
