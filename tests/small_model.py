@@ -7,7 +7,7 @@ import warnings
 import ordiff as od
 
 
-def small_model(**changes) -> od.SnapshotSDE:
+def small_model(checkpoint=None, **changes) -> od.SnapshotSDE:
     data = od.datasets.ornstein_uhlenbeck(80, random_state=0)
     states = od.States.design(data.X, 0.5, start=data.start)
     settings = {
@@ -16,4 +16,4 @@ def small_model(**changes) -> od.SnapshotSDE:
     }  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", od.OrdiffWarning)  # five iterations are no optimum
-        return od.SnapshotSDE(data.start, **settings | changes).fit(data.X, data.times)
+        return od.SnapshotSDE(data.start, **settings | changes).fit(data.X, data.times, checkpoint=checkpoint)

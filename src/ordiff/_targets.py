@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _validation
+from ordiff._polynomials import kd_tree
 from ordiff._validation import Array
+from ordiff.graph.search import query_tree
+from ordiff.states import States
 
 
 def members(values: ArrayLike, m: int, name: str) -> NDArray[np.bool_]:
@@ -100,3 +103,19 @@ def start_mass(values: ArrayLike, m: int, name: str = "start") -> Array:
             f"its total {mass.sum():g}."
         )
     return mass
+
+
+def states_of(members: dict[Any, Any], samples: Array, states: States) -> list[Any]:
+    """The states of each set of samples: those to which one of it is the nearest, or, if there is none, the nearest."""
+    fate = np.full(len(samples), -1)
+    for k, rows in enumerate(members.values()):
+        fate[rows] = k
+    of_state = fate[query_tree(kd_tree(samples), states.points, 1)[1]]
+    for k, (name, rows) in enumerate(members.items()):
+        if not (of_state == k).any():
+            near = np.unique(states.nearest(samples[rows]))
+            near = near[of_state[near] < 0]
+            if near.size == 0:
+                raise ValueError(f"terminal set {name!r} is too small: no state of the chain lies in it.")
+            of_state[near] = k
+    return [np.flatnonzero(of_state == k) for k in range(len(members))]

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ordiff import _io, _validation
 from ordiff._parallel import one_blas_thread
+from ordiff._targets import states_of
 from ordiff._validation import Array
 from ordiff.fields import Moments, local_moments
-from ordiff.graph.search import query_tree
 from ordiff.learning.check import FitCheck, Moment, check_fit
+from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.discretise import likelihood_on
 from ordiff.learning.fit import fit, progress_bar
@@ -152,10 +152,17 @@ class SnapshotSDE(BaseEstimator):
 
     # -------------------------------------------------------------------------------------------- fit
 
-    def fit(self, X: ArrayLike, times: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> SnapshotSDE:
+    def fit(
+        self,
+        X: ArrayLike,
+        times: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> SnapshotSDE:
         """Learn from samples X (m, n) and their times (m,), or windows of time (m, 2); without, from `TimeDensity`.
 
         times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
+        checkpoint: a file that keeps what is learned after every stage, and from which a fit of the same data goes on.
         """
         _validation.refuse_masked(X, "X")
         X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
@@ -165,7 +172,8 @@ class SnapshotSDE(BaseEstimator):
             warn_of_units(data, [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))])
             self.coordinates_ = coordinates_for(settings, data)
             self._samples, data = X, data.in_coordinates(self.coordinates_)
-            result = fit(settings, data, report)
+            kept = None if checkpoint is None else Checkpoint(checkpoint, settings, data)
+            result = fit(settings, data, report, kept)
             self._read(settings, data, result)
         _warn_of_fit(self)
         return self
@@ -325,7 +333,7 @@ class SnapshotSDE(BaseEstimator):
             ends = [np.asarray(inside(asked), bool) for inside in terminal.values()]
         else:
             members = terminal_sets(terminal, len(self.ordering_))
-            sets = _states_of(members, self._data.X, self.states_)
+            sets = states_of(members, self._data.X, self.states_)
             ends = [np.isin(np.arange(len(self.ordering_)), rows) for rows in members.values()] if X is None else []
         F = fate_probabilities(self.operator_, sets, continuous=continuous)
         B = self._observed if points is None else self._at(points)
@@ -386,22 +394,6 @@ class SnapshotSDE(BaseEstimator):
         numbers = {name: getattr(self, name) for name in _NUMBERS} | {"times_known": data.times is not None}
         numbers |= {"reasons": self.check_.reasons, "moments": [list(vars(row).values()) for row in self.check_.table]}
         _io.write(path, self.get_params(deep=False), self._chain, numbers, arrays)
-
-
-def _states_of(members: dict[Any, Any], samples: Array, states: States) -> list[Any]:
-    """The states of each set of samples: those to which one of it is the nearest, or, if there is none, the nearest."""
-    fate = np.full(len(samples), -1)
-    for k, rows in enumerate(members.values()):
-        fate[rows] = k
-    of_state = fate[query_tree(cKDTree(samples), states.points, 1)[1]]
-    for k, (name, rows) in enumerate(members.items()):
-        if not (of_state == k).any():
-            near = np.unique(states.nearest(samples[rows]))
-            near = near[of_state[near] < 0]
-            if near.size == 0:
-                raise ValueError(f"terminal set {name!r} is too small: no state of the chain lies in it.")
-            of_state[near] = k
-    return [np.flatnonzero(of_state == k) for k in range(len(members))]
 
 
 def _some(indices: Any, most: int = 5) -> str:
