@@ -240,6 +240,12 @@ def count(value: Any, name: str, minimum: int = 1, maximum: int | None = None, w
     return whole
 
 
+def fits_memory(numbers: int, what: str) -> None:
+    """Raise if so many numbers take more than 4 GB."""
+    if numbers > 2**29:
+        raise ValueError(f"{what} would take {8 * numbers / 2**30:.0f} GB of memory: ask for less.")
+
+
 def option(value: Any, name: str, options: tuple[str, ...]) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in options:

@@ -261,6 +261,7 @@ class SnapshotSDE(BaseEstimator):
         steps = int(
             np.ceil((self.horizon_ if horizon is None else _validation.positive(horizon, "horizon")) / self.eps_)
         )
+        _validation.fits_memory(n * (steps + 1) * self.n_features_in_, f"{n} paths of {steps} steps")
         rng = np.random.default_rng(self.random_state if random_state is None else random_state)
         P = self.operator_.matrix
         cumulative = np.cumsum(P.data)

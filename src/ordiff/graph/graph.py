@@ -111,7 +111,7 @@ class NeighborGraph:
         if (k is None) == (radius is None):
             raise ValueError("give either k (neighbours per point) or radius, not both or neither.")
         _validation.option(method, "method", ("auto", "exact", "approximate"))
-        if not 0.98 <= recall <= 1:
+        if not 0.98 <= _validation.number(recall, "recall") <= 1:
             raise ValueError(f"recall must be from 0.98 to 1; got {recall}.")
         if k is not None:
             k = _validation.count(k, "k", 1, len(X) - 1, f"There are only {len(X)} points.")

@@ -161,6 +161,7 @@ class Kernel:
         weight: w, (m,), a further positive factor at the far point (for instance the square root of a target density).
         self_weight: a positive factor on K_ii: below 1, a chain on few samples stays put less often.
         """
+        _validation.instance(graph, "graph", NeighborGraph)
         eps = _validation.positive(eps, "eps")
         alpha = _validation.number(alpha, "alpha")
         self_weight = _validation.positive(self_weight, "self_weight")
