@@ -31,7 +31,7 @@ _ARRAYS = {
     "states.points": ArraySpec("f", "Nq"), "states.volumes": ArraySpec("f", "N"), "states.start": ArraySpec("f", "N"),
     "graph.indptr": ArraySpec("i", "R"), "graph.indices": ArraySpec("i", "E"), "graph.sqdist": ArraySpec("f", "E"),
     "dynamics.noise": ArraySpec("f", "N"), "dynamics.log_weight": ArraySpec("f", "N"),
-    "chain.ordering": ArraySpec("f", "N"),
+    "chain.ordering": ArraySpec("f", "N"), "chain.log_noise_shift": ArraySpec("f", "N", required=False),
     "ordering_": ArraySpec("f", "m"), "noise_": ArraySpec("f", "m"), "drift_": ArraySpec("f", "mn"),
     "ordering_std_": ArraySpec("f", "m", finite=False), "log_noise_std_": ArraySpec("f", "m", finite=False),
     "noise_std_": ArraySpec("f", "m", finite=False), "drift_std_": ArraySpec("f", "mn", finite=False),
@@ -68,6 +68,8 @@ def write(
         "graph.indptr": states.graph.indptr, "graph.indices": states.graph.indices, "graph.sqdist": states.graph.sqdist,
         "dynamics.noise": d.noise, "dynamics.log_weight": d.log_weight, "chain.ordering": chain.ordering,
     }  # fmt: skip
+    if chain.log_noise_shift is not None:
+        members["chain.log_noise_shift"] = chain.log_noise_shift
     values = (d.orderings, d.slopes, d.local_slopes, chain.local_differences())
     for name, several in zip(_SEVERAL, values, strict=True):
         members |= {f"{name}.{k}": one for k, one in enumerate(several)}
@@ -146,7 +148,8 @@ def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
     )  # fmt: skip
     dynamics.check(len(points), len(differences))
     given = tuple(Ordering.local(_StoredDifferences(graph.matrix(edges))) for edges in differences)
-    return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"])
+    shift = members.get("chain.log_noise_shift")
+    return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"], log_noise_shift=shift)
 
 
 def _numbered_like(prefix: str, names: Any) -> list[str]:

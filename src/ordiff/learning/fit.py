@@ -47,6 +47,7 @@ from ordiff.learning.parameters import Parameters
 from ordiff.learning.penalties import ActionPenalty
 from ordiff.learning.result import FitResult, FittedChain, read_ordering
 from ordiff.learning.settings import FitSettings, SampleStates, Smoothness
+from ordiff.learning.step import extrapolated
 from ordiff.states import States
 
 # Functions of the coarse chain.
@@ -180,8 +181,18 @@ def learn(
             f"the process reaches none of the {lost.size} samples: check the start, the units of the times, and that "
             "they are counted from the start."
         )
+
+    def read(dynamics: Dynamics) -> FittedChain:
+        ordering = _ordering(settings, states, dynamics, given)
+        return FittedChain(states, dynamics, given.local, ordering, settings.alpha)
+
+    chain, step_change = read(dynamics), 0.0
+    if updates > 1 and _can_be_extrapolated(settings, solution, states):
+        wider = states.with_radius(np.sqrt(2) * states.radius)
+        twice = likelihood_on(settings, used, wider, 2 * eps, given.differences(wider.graph))
+        chain, step_change = extrapolated(chain, solution, twice, evaluations, settings.solver.tol, read)
     return FitResult(
-        chain=FittedChain(states, dynamics, given.local, _ordering(settings, states, dynamics, given), settings.alpha),
+        chain=chain,
         solution=solution,
         losses=tuple(evaluations.losses),
         converged=converged,
@@ -189,7 +200,14 @@ def learn(
         early=np.flatnonzero(usable.early & ~usable.far & data.one_start),
         used=usable.kept,
         sampled=_sampled(likelihood.observation.places, used.weights),
+        step_change=step_change,
     )
+
+
+def _can_be_extrapolated(settings: FitSettings, solution: Solution, states: States) -> bool:
+    """Whether another step tells of the error of this one: not on samples, and only with the curvature at hand."""
+    learned = "ordering" in settings.learn and not {"eps", "density", "scale"} & settings.learn
+    return learned and not (states.are_samples or solution.interrupted or solution.information is None)
 
 
 @dataclass(frozen=True, eq=False)
