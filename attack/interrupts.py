@@ -25,6 +25,7 @@ def work(number: int) -> object:
 def main(start: int, stop: int) -> None:
     limit_memory()
     warnings.simplefilter("ignore")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs do not have
     signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     right: dict[int, object] = {}
     for number in range(start, stop):
