@@ -12,7 +12,7 @@ LOWEST_READY := $(shell $(PYTHON) -c 'import sys; print("$(LOWEST)/.ready" if sy
 # a worker a core, each with one thread (tests/conftest.py)
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
 
-.PHONY: setup demo test test-quick test-lowest test-interpreted test-single-cell test-browser check lint bench docs clean warm
+.PHONY: setup demo test test-quick test-lowest test-interpreted test-single-cell test-browser check lint bench attack docs clean warm
 
 setup: $(READY)  ## the environment, with all extras
 
@@ -77,6 +77,9 @@ test-browser: setup  ## the report in a headless browser: installs Debian's chro
 
 bench: setup  ## the tables of benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.run
+
+attack: setup  ## bad inputs, damaged files, interrupts, kills: a table of what comes of them (about 15 minutes)
+	$(BIN)/python -m attack.run
 
 docs: setup  ## HTML in docs/_build
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

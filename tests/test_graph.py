@@ -544,3 +544,63 @@ def test_geodesic_order_is_the_arclength(rng):
     l = od.geodesic_order(od.threshold_graph(X, k=30), 0)
     along = (abs(v - 0.5) < 0.1) & (s > 0.2 * s.max())
     assert abs(l[along] / s[along] - 1).max() < 0.02
+
+
+PATTERN = {"indptr": [0, 2, 5, 7], "indices": [0, 1, 0, 1, 2, 1, 2], "sqdist": [0, 1, 1, 0, 4, 4, 0.0]}
+
+
+def test_a_graph_of_your_own_arrays():
+    graph = od.NeighborGraph(**PATTERN, X=np.arange(3.0)[:, None])
+    assert graph.n_edges == 7
+    np.testing.assert_array_equal(graph.radius(1), [1, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"indptr": [0, 2, 5]}, "indptr must go from 0"),
+        ({"indptr": np.empty(0, int)}, "no entries"),
+        ({"indptr": [0, 5, 2, 7]}, "indptr must ascend"),
+        ({"indptr": [-4, 2, 5, 7]}, "indptr must go from 0"),
+        ({"indptr": [0.0, 2.0, 5.0, 7.0]}, "whole numbers"),
+        ({"indices": [0, 1, 0, 1, 2, -1, 2]}, r"0\.\.2"),
+        ({"indices": [0, 1, 0, 1, 3, 1, 2]}, r"0\.\.2"),
+        ({"indices": [1, 0, 0, 1, 2, 1, 2]}, "must ascend"),
+        ({"indices": [0, 1, 0, 0, 2, 1, 2]}, "must ascend"),
+        ({"indices": [0, 1, 0, 1, 2, 0, 1]}, "sample 2 is not"),
+        ({"sqdist": [0, 1, 1]}, r"shape \(7,\)"),
+        ({"sqdist": [0, 1, 1, 0, np.nan, 4, 0]}, "NaN"),
+        ({"sqdist": [0, 1, 1, 0, -4, 4, 0]}, "negative"),
+        ({"sqdist": [0, 1, 1, 3, 4, 4, 0]}, "to itself"),
+        ({"X": np.zeros((2, 1))}, "2 points"),
+    ],
+)
+def test_arrays_that_are_no_graph_are_refused(changes, said):
+    with pytest.raises(ValueError, match=said):
+        od.NeighborGraph(**PATTERN | changes)
+
+
+@pytest.mark.parametrize("k", [0, -1, np.nan, 1.5, "2", None, True])
+def test_a_radius_of_no_neighbour_is_refused(k, rng):
+    graph = od.NeighborGraph.build(rng.normal(size=(20, 2)), k=3)
+    for ask in (graph.radius, graph.nearest):
+        for pad in (False, True):
+            with pytest.raises(ValueError, match="k must be"):
+                ask(k, pad=pad)
+    with pytest.raises(ValueError, match="k must be at most"):
+        graph.nearest(10**9, pad=True)
+
+
+@pytest.mark.parametrize("distance", [1e160, 1e-170])
+def test_distances_without_a_square_are_refused(distance):
+    with pytest.raises(ValueError, match="unit of length"):
+        od.NeighborGraph.from_distances(np.array([[0, distance], [distance, 0]]))
+
+
+def test_unsound_sparse_distances_are_refused():
+    D = sp.csr_array(np.array([[0.0, 1, 2], [1, 0, 1], [2, 1, 0]]))
+    D.indices[0] = -1
+    with pytest.raises(ValueError, match="not a sound sparse matrix"):
+        od.NeighborGraph.from_distances(D)
+    with pytest.raises(ValueError, match="complex"):
+        od.NeighborGraph.from_distances(sp.csr_array(np.array([[0, 1j], [1j, 0]])))

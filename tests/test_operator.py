@@ -632,3 +632,35 @@ def test_edge_values_of_any_layout_and_type(rng):
         op = od.MarkovOperator(graph, other, 0.002, np.ones(300))
         np.testing.assert_allclose(op @ f, expected, atol=1e-6)
         np.testing.assert_allclose(op.forward(f), graph.matrix(data).T @ f, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"graph": None}, "graph must be a NeighborGraph"),
+        ({"data": np.ones(3)}, "data must have shape"),
+        ({"data": np.nan}, "data must have shape"),
+        ({"data": lambda data: np.where(data == data.max(), np.nan, data)}, "NaN"),
+        ({"data": lambda data: 2 * data}, "row 0 sums to 2"),
+        ({"data": lambda data: -data}, "must be probabilities"),
+        ({"eps": 0}, "eps must be one positive"),
+        ({"density": np.ones(3)}, "density must have one value"),
+        ({"density": 0.0}, "density must be positive"),
+    ],
+)
+def test_values_that_are_no_chain_are_refused(changes, said, rng):
+    op = od.Kernel(noise=1.0).operator(od.NeighborGraph.build(rng.normal(size=(40, 2)), k=8), 0.5)
+    given = {"graph": op.graph, "data": op.matrix.data, "eps": 0.5, "density": op.density}
+    changed = {name: value(given[name]) if callable(value) else value for name, value in changes.items()}
+    with pytest.raises(ValueError, match=said):
+        od.MarkovOperator(**given | changed)
+
+
+def test_operators_on_different_samples_do_not_combine(rng):
+    one, other = (
+        od.Kernel(noise=1.0).operator(od.NeighborGraph.build(rng.normal(size=(m, 2)), k=8), 0.5) for m in (40, 50)
+    )
+    with pytest.raises(ValueError, match="have 40 and 50"):
+        od.Product((one, other), 0.5, undirected=one.undirected)
+    with pytest.raises(ValueError, match="have 40 and 50"):
+        od.Extrapolation(one, other)

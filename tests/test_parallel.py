@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from threadpoolctl import ThreadpoolController
 
 from ordiff import _parallel
 from ordiff._parallel import parallel_map
+from small_model import small_model
 
 
 def run(code: str, *args: str, **environment: str) -> str:
@@ -431,6 +433,28 @@ def test_one_blas_thread_of_many_at_once():
 
 
 # ------------------------------------------------------------------------------------------------ cached_property
+
+
+@pytest.mark.usefixtures("two_blas_threads")
+def test_fits_at_once_have_the_bits_of_one_alone():
+    alone = small_model()
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda _: small_model(), range(4)))
+    for model in together:
+        np.testing.assert_array_equal(model.ordering_, alone.ordering_)
+        np.testing.assert_array_equal(model.drift_std_, alone.drift_std_)
+    assert blas_threads() == {2}
+
+
+def test_an_interrupt_does_not_leave_blas_counted():
+    def work() -> None:
+        with _parallel.one_blas_thread():
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert _parallel._blas_users.get_nowait()[0] == 0
+    _parallel._blas_users = _parallel._no_blas_users()
 
 
 def test_a_cached_property_is_made_once():

@@ -6,12 +6,12 @@ import functools
 
 import numpy as np
 import pytest
-from benchmarks.double_well import disc, potential, samples, truth
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import cumulative_trapezoid
 
 import ordiff as od
+from benchmarks.double_well import disc, potential, samples, truth
 from chains import chain
 from ordiff.passage import (
     committor,

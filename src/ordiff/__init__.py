@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ordiff import datasets, tuning
+from ordiff._signals import deferred_interrupts
 from ordiff._validation import GraphError, MissingExtraError, OrdiffWarning, ResolutionError, SolveError
 from ordiff.fields import Moments, local_moments, mean_curvature, velocity
 from ordiff.geometry import TangentSpaces, balanced_density, kernel_density, knn_density, length_scale, smooth
@@ -48,12 +49,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """What is imported when it is first asked for: the estimator, as scikit-learn takes long, and `single_cell`."""
-    if name == "single_cell":
+    if name in ("single_cell", "SnapshotSDE", "load"):
         from importlib import import_module
 
-        return import_module("ordiff.single_cell")
-    if name in ("SnapshotSDE", "load"):
-        from ordiff import model
-
-        return getattr(model, name)
+        with deferred_interrupts():  # half an import would break the next one
+            module = import_module("ordiff.single_cell" if name == "single_cell" else "ordiff.model")
+        return module if name == "single_cell" else getattr(module, name)
     raise AttributeError(f"module 'ordiff' has no attribute {name!r}")

@@ -212,7 +212,7 @@ class AbsorbingSystem:
             if self._transposed is None:
                 self._transposed = sp.csr_array(matrix.T)
             matrix = self._transposed
-        edges = NeighborGraph(matrix.indptr, matrix.indices, csr.EMPTY)
+        edges = NeighborGraph._make(matrix.indptr, matrix.indices, csr.EMPTY)
         return over_neighbors(edges, matrix.data, x)
 
     def solve(self, b: Array, *, transposed: bool = False) -> Array:

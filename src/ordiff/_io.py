@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
-import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ordiff import _archive, _validation
+from ordiff._archive import ArraySpec, one_of
 from ordiff._coordinates import LinearCoordinates
 from ordiff._validation import Array, IntArray
 from ordiff.graph import NeighborGraph
@@ -17,7 +18,7 @@ from ordiff.kernel.ordering import Ordering
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.process import FittedProcess
 from ordiff.learning.result import FittedChain
-from ordiff.learning.ridges import RidgeBasis, RidgeOrdering
+from ordiff.learning.ridges import KNOTS, RidgeBasis, RidgeOrdering
 from ordiff.learning.settings import GROUPS, DesignedStates, SampleStates
 from ordiff.states import States
 
@@ -26,7 +27,49 @@ _FORMAT = 4
 _KIND = "ordiff.SnapshotSDE"
 _OF_STATES = ("spacing", "dimension", "radius", "are_samples")
 _OF_BASIS = ("centre", "directions", "knots")
-_SEVERAL = ("orderings", "slopes", "local_slopes")
+
+# The arrays of every file. Axes: q coordinates of the process, n of the samples, m samples, s points of the start,
+# a orderings, h evaluations; u and e samples that are not reached or too early.
+_ARRAYS = {
+    "ordering_": ArraySpec("f", "m"), "noise_": ArraySpec("f", "m"), "drift_": ArraySpec("f", "mn"),
+    "ordering_std_": ArraySpec("f", "m", finite=False), "log_noise_std_": ArraySpec("f", "m", finite=False),
+    "noise_std_": ArraySpec("f", "m", finite=False), "drift_std_": ArraySpec("f", "mn", finite=False),
+    "speed_": ArraySpec("f", "a"), "history_": ArraySpec("f", "h", finite=False),
+    "unreached_": ArraySpec("i", "u"), "early_": ArraySpec("i", "e"),
+    "samples": ArraySpec("f", "mn"), "start": ArraySpec("f", "sn"), "start_weights": ArraySpec("f", "s"),
+    "coordinates.centre": ArraySpec("f", "n", required=False),
+    "coordinates.forward": ArraySpec("f", "nq", required=False),
+    "coordinates.back": ArraySpec("f", "qn", required=False),
+}  # fmt: skip
+# Those of a chain. Axes: N states, R one more, E edges.
+_CHAIN_ARRAYS = {
+    "states.points": ArraySpec("f", "Nq"), "states.volumes": ArraySpec("f", "N"), "states.start": ArraySpec("f", "N"),
+    "graph.indptr": ArraySpec("i", "R"), "graph.indices": ArraySpec("i", "E"), "graph.sqdist": ArraySpec("f", "E"),
+    "dynamics.noise": ArraySpec("f", "N"), "dynamics.log_weight": ArraySpec("f", "N"),
+    "chain.ordering": ArraySpec("f", "N"), "chain.log_noise_shift": ArraySpec("f", "N", required=False),
+}  # fmt: skip
+# Those of which a chain has several, with a number each.
+_SEVERAL = {"dynamics.orderings": "N", "dynamics.slopes": "N", "dynamics.local_slopes": "N", "chain.local": "E"}
+# Those of a process that was learned by moments. Axes: R directions, K knots, p coefficients, P one more.
+_PROCESS_ARRAYS = {
+    "basis.centre": ArraySpec("f", "q"), "basis.directions": ArraySpec("f", "Rq"), "basis.knots": ArraySpec("f", "RK"),
+    "process.coefficients": ArraySpec("f", "p"), "process.covariance": ArraySpec("f", "PP"),
+    "process.start": ArraySpec("f", "sq"), "process.start_weights": ArraySpec("f", "s"),
+}  # fmt: skip
+
+_NUMBER, _FLAG, _WORD, _WHOLE = one_of(int, float), one_of(bool), one_of(str), one_of(int)
+_STRENGTH = one_of(int, float, type(None))
+_FITTED = {
+    "horizon_": _validation.positive, "loss_": _validation.number, "n_iter_": _WHOLE, "converged_": _FLAG,
+    "interrupted_": _FLAG, "n_features_in_": _WHOLE, "smooth_ordering_": _STRENGTH, "smooth_noise_": _STRENGTH,
+    "_level_deviation": _NUMBER, "times_known": _FLAG, "reasons": [_WORD],
+    "moments": [(_NUMBER, _WHOLE, _WORD, _NUMBER, _NUMBER, _NUMBER)],
+}  # fmt: skip
+_STATES = {"spacing": _NUMBER, "dimension": _WHOLE, "radius": _NUMBER, "are_samples": _FLAG}
+_CHAIN_META = {"states": _STATES, "eps": _validation.positive, "self_weight": _NUMBER, "alpha": _NUMBER}
+_PROCESS_META = {"noise": _validation.positive, "step": _validation.positive}
+_SETTINGS = ("start", "learn", "noise", "ordering", "states", "times", "smoothness", "solver", "progress",
+             "random_state")  # fmt: skip
 
 
 def write(
@@ -38,17 +81,12 @@ def write(
 ) -> None:
     """Write a model: the settings of the estimator, the process, and its fitted numbers and arrays by their names."""
     members, meta = _chain_members(process) if isinstance(process, FittedChain) else _process_members(process)
-    members |= {name: np.asarray(value) for name, value in arrays.items()}
+    members |= arrays
     meta |= {
         "format": _FORMAT, "kind": _KIND, "of": type(process).__name__,
         "settings": _plain_settings(settings), "fitted": {name: _plain(value) for name, value in numbers.items()},
     }  # fmt: skip
-    members["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        np.savez_compressed(file, **members)
-    partial.replace(path)
+    _archive.write(path, meta, members)
 
 
 def _process_members(process: FittedProcess) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -77,11 +115,11 @@ def _chain_members(chain: FittedChain) -> tuple[dict[str, Any], dict[str, Any]]:
         "graph.indptr": states.graph.indptr, "graph.indices": states.graph.indices, "graph.sqdist": states.graph.sqdist,
         "dynamics.noise": d.noise, "dynamics.log_weight": d.log_weight, "chain.ordering": chain.ordering,
     }  # fmt: skip
-    for name in _SEVERAL:
-        members |= {f"dynamics.{name}.{k}": value for k, value in enumerate(getattr(d, name))}
     if chain.log_noise_shift is not None:
         members["chain.log_noise_shift"] = chain.log_noise_shift
-    members |= {f"chain.local.{k}": values for k, values in enumerate(chain.local_differences())}
+    values = (d.orderings, d.slopes, d.local_slopes, chain.local_differences())
+    for name, several in zip(_SEVERAL, values, strict=True):
+        members |= {f"{name}.{k}": one for k, one in enumerate(several)}
     meta = {
         "states": {name: _plain(getattr(states, name)) for name in _OF_STATES},
         "eps": d.eps, "self_weight": d.self_weight, "alpha": chain.alpha,
@@ -89,21 +127,68 @@ def _chain_members(chain: FittedChain) -> tuple[dict[str, Any], dict[str, Any]]:
     return members, meta
 
 
+@contextmanager
+def told(path: str | Path) -> Iterator[None]:
+    """Every failure to make a model of a file is one ValueError that names it."""
+    with _archive.told(path, "a model saved by ordiff"):
+        yield
+
+
 def read(path: str | Path) -> tuple[dict[str, Any], FittedChain | FittedProcess, dict[str, Any], dict[str, Any]]:
-    """Settings, process, numbers and arrays, as `write` had them."""
-    try:
-        with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            members = {name: file[name] for name in file.files}
-        meta = json.loads(bytes(members.pop("meta")))
-        known = meta["kind"] == _KIND
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is not a model saved by ordiff, or is damaged ({type(error).__name__}).") from None
-    if not known or meta["format"] != _FORMAT:
-        raise ValueError(f"{path} has format {meta.get('format')}, but this version of ordiff reads format {_FORMAT}.")
-    process = (_chain if meta["of"] == FittedChain.__name__ else _process)(meta, members)
+    """Settings, process, numbers and arrays, as `write` had them; all are checked. To be called in `told`."""
+    with _archive.opened(path) as archive:
+        meta = archive.meta()
+        if meta.get("kind") != _KIND:
+            raise ValueError("it holds something else.")
+        _check_format(meta.get("format"))
+        is_chain = meta.get("of") == FittedChain.__name__
+        common = {"format": _WHOLE, "kind": _WORD, "of": _WORD, "fitted": _FITTED, "settings": one_of(dict)}
+        _archive.checked_json(meta, common | (_CHAIN_META if is_chain else _PROCESS_META), "meta")
+        own = _CHAIN_ARRAYS | _numbered(archive.names()) if is_chain else _PROCESS_ARRAYS
+        members, lengths = archive.arrays(_ARRAYS | own)
+    _check_sizes(lengths, is_chain, meta["fitted"]["n_features_in_"])
+    for name in ("unreached_", "early_"):
+        if members[name].size:
+            _validation.indices(members[name], lengths["m"], name)
+    for name in ("noise_", "start_weights"):
+        if not (members[name] > 0).all():
+            raise ValueError(f"{name} must be positive.")
+    reduced = {"centre", "forward", "back"} & {name.removeprefix("coordinates.") for name in members}
+    if len(reduced) not in (0, 3) or (not reduced and lengths["n"] != lengths["q"]):
+        raise ValueError("its coordinates do not fit.")
+    process = (_chain if is_chain else _process)(meta, members)
     return _settings(meta["settings"]), process, meta["fitted"], members
+
+
+def _check_sizes(lengths: dict[str, int], is_chain: bool, n_features: int) -> None:
+    """Relations between the lengths of axes that their names do not tell."""
+    if is_chain:
+        fits = lengths["R"] == lengths["N"] + 1
+    else:
+        d, ridges = lengths["q"], lengths["R"] * (KNOTS - 1)
+        n_functions = 2 * d + d * (d - 1) // 2 + ridges
+        fits = lengths["K"] == KNOTS and lengths["p"] == n_functions and lengths["P"] == n_functions + 1
+    if not fits or n_features != lengths["n"]:
+        raise ValueError("the sizes of its arrays do not fit.")
+
+
+def _check_format(found: Any) -> None:
+    if type(found) is int and found > _FORMAT:
+        raise ValueError(
+            f"it was written by a newer version of ordiff (format {found}; this one reads format {_FORMAT}): "
+            "update ordiff to read it."
+        )
+    if found != _FORMAT:
+        raise ValueError(f"it has format {found}, but this version of ordiff reads format {_FORMAT}.")
+
+
+def _numbered(names: list[str]) -> dict[str, ArraySpec]:
+    """The specifications of arrays with a number, 0 and on without a gap."""
+    specs: dict[str, ArraySpec] = {}
+    for prefix, axes in _SEVERAL.items():
+        n = sum(name.startswith(f"{prefix}.") for name in names)
+        specs |= {f"{prefix}.{k}": ArraySpec("f", axes) for k in range(n)}
+    return specs
 
 
 def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
@@ -112,19 +197,25 @@ def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
     states = States(
         points, members["states.volumes"], start=members["states.start"], prebuilt_graph=graph, **meta["states"]
     )
-
-    def several(prefix: str) -> tuple[Array, ...]:
-        n = sum(key.startswith(f"{prefix}.") for key in members)
-        return tuple(members[f"{prefix}.{k}"] for k in range(n))
-
-    orderings, slopes, local_slopes = (several(f"dynamics.{name}") for name in _SEVERAL)
+    orderings, slopes, local_slopes, differences = (
+        tuple(members[name] for name in sorted(_numbered_like(prefix, members), key=_number)) for prefix in _SEVERAL
+    )
     dynamics = Dynamics(
         meta["eps"], members["dynamics.noise"], orderings, slopes, local_slopes, members["dynamics.log_weight"],
         meta["self_weight"],
     )  # fmt: skip
-    given = tuple(Ordering.local(_StoredDifferences(graph.matrix(edges))) for edges in several("chain.local"))
+    dynamics.check(len(points), len(differences))
+    given = tuple(Ordering.local(_StoredDifferences(graph.matrix(edges))) for edges in differences)
     shift = members.get("chain.log_noise_shift")
     return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"], log_noise_shift=shift)
+
+
+def _numbered_like(prefix: str, names: Any) -> list[str]:
+    return [name for name in names if name.startswith(f"{prefix}.")]
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition(".")[2])
 
 
 def coordinate_arrays(coordinates: LinearCoordinates) -> dict[str, Any]:
@@ -165,10 +256,17 @@ def _plain_settings(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(stored: dict[str, Any]) -> dict[str, Any]:
+    unknown = sorted(stored.keys() - set(_SETTINGS))
+    if unknown:
+        raise ValueError(f"it has a setting {unknown[0]!r}, which is not known.")
+
     def one(value: Any) -> Any:
         if not isinstance(value, dict):
-            return tuple(value) if isinstance(value, list) else value
-        return _OF_SETTINGS[value["group"]](**{key: member for key, member in value.items() if key != "group"})
+            return tuple(map(one, value)) if isinstance(value, list) else value
+        kind = _OF_SETTINGS.get(str(value.get("group")))
+        if kind is None:
+            raise ValueError(f"it has settings of a group {value.get('group')!r}, which is not known.")
+        return kind(**{key: one(member) for key, member in value.items() if key != "group"})
 
     return {name: one(value) for name, value in stored.items()}
 

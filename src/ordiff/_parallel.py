@@ -11,15 +11,19 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from itertools import pairwise
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numba
 import numpy as np
 from threadpoolctl import ThreadpoolController
+
+from ordiff._signals import deferred_interrupts
+
+with deferred_interrupts():
+    import numba
 
 if TYPE_CHECKING:
     from functools import cached_property as cached_property
@@ -69,10 +73,6 @@ def _mark_worker() -> None:
 @cache
 def _pool(workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="ordiff", initializer=_mark_worker)
-
-
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork: a child makes a pool of its own
-    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def parallel_map(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -158,16 +158,53 @@ def over_rows(loop: Callable[..., Any], indptr: Any, *args: Any) -> list[Any]:
     return over_ranges(row_ranges(indptr), loop, indptr, *args)
 
 
+def _no_blas_users() -> SimpleQueue[tuple[int, ExitStack]]:
+    """A queue of one item: how many ask for one BLAS thread now, and what restores the number there was. Whoever has
+    taken the item out is alone with it."""
+    queue: SimpleQueue[tuple[int, ExitStack]] = SimpleQueue()
+    queue.put((0, ExitStack()))
+    return queue
+
+
+_blas_users = _no_blas_users()
+
+
+def _after_fork() -> None:
+    """Threads do not survive a fork: a child makes a pool of its own, and counts anew."""
+    global _blas_users
+    _pool.cache_clear()
+    _blas_users = _no_blas_users()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """BLAS on one thread: on the small products of a fit its threads spend more time waiting than working.
 
-    Libraries that have one already are left alone, so that no fit restores the limit of another.
+    The number is one for the whole process: the first of several callers sets it, the last restores it.
     """
-    blas = ThreadpoolController().select(user_api="blas")
-    several = [library["filepath"] for library in blas.info() if library["num_threads"] > 1]
-    if not several:
+    _change_blas_users(+1)
+    try:
         yield
-        return
-    with blas.select(filepath=several).limit(limits=1):
-        yield
+    finally:
+        _change_blas_users(-1)
+
+
+def _change_blas_users(change: int) -> None:
+    with deferred_interrupts():  # else the item might be lost, and all that come after would wait for it
+        queue = _blas_users
+        users, restore = queue.get()
+        try:
+            if users == 0:
+                blas = ThreadpoolController().select(user_api="blas")
+                several = [library["filepath"] for library in blas.info() if library["num_threads"] > 1]
+                if several:
+                    restore.enter_context(blas.select(filepath=several).limit(limits=1))
+            users += change
+            if users == 0:
+                restore.close()
+        finally:
+            queue.put((users, restore))

@@ -9,12 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _validation
+from ordiff._polynomials import kd_tree
 from ordiff._validation import Array
+from ordiff.graph.search import query_tree
+from ordiff.states import States
 
 
 def members(values: ArrayLike, m: int, name: str) -> NDArray[np.bool_]:
     """A set of states, not empty, as a mask (m,): from a mask, or from one index or several."""
-    array = np.asarray(values)
+    array = _validation.as_array(values, name)
     if array.dtype.kind == "b":
         if array.shape != (m,):
             raise ValueError(f"{name}, a mask, must have one value per state, shape ({m},); got shape {array.shape}.")
@@ -89,7 +92,7 @@ def _is_missing(label: Any) -> bool:
 
 def start_mass(values: ArrayLike, m: int, name: str = "start") -> Array:
     """A probability mass (m,): as given, or shared equally by a mask, an index or several."""
-    array = np.asarray(values)
+    array = _validation.as_array(values, name)
     if array.dtype.kind in "biu":
         mask = members(array, m, name)
         return mask / mask.sum()
@@ -100,3 +103,19 @@ def start_mass(values: ArrayLike, m: int, name: str = "start") -> Array:
             f"its total {mass.sum():g}."
         )
     return mass
+
+
+def states_of(members: dict[Any, Any], samples: Array, states: States) -> list[Any]:
+    """The states of each set of samples: those to which one of it is the nearest, or, if there is none, the nearest."""
+    fate = np.full(len(samples), -1)
+    for k, rows in enumerate(members.values()):
+        fate[rows] = k
+    of_state = fate[query_tree(kd_tree(samples), states.points, 1)[1]]
+    for k, (name, rows) in enumerate(members.items()):
+        if not (of_state == k).any():
+            near = np.unique(states.nearest(samples[rows]))
+            near = near[of_state[near] < 0]
+            if near.size == 0:
+                raise ValueError(f"terminal set {name!r} is too small: no state of the chain lies in it.")
+            of_state[near] = k
+    return [np.flatnonzero(of_state == k) for k in range(len(members))]

@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.integer[Any]]
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
-# beyond this the square of a distance is no longer a finite number
-_LARGEST_SPAN = 1e150
+# beyond this the squares of distances, and sums of them, are no longer finite numbers
+LARGEST_SPAN = 1e140
 
 
 class OrdiffWarning(UserWarning):
@@ -60,22 +60,47 @@ def silent() -> warnings.catch_warnings[None]:
 def as_float(value: ArrayLike, name: str) -> Array:
     if type(value) is np.ndarray and value.dtype == np.float64 and value.flags.carray:
         return value
+    try:
+        # compiled loops are specialised for writable C-contiguous arrays
+        return np.require(as_array(value, name), np.float64, ["C", "W", "A"])
+    except TypeError as error:
+        raise ValueError(f"{name} must be an array of real numbers; got {type(value).__name__} ({error}).") from None
+
+
+def as_array(value: Any, name: str) -> NDArray[Any]:
+    """An array of numbers of any kind, or of objects. None, masks, sparse matrices, dates, complex numbers and words
+    are refused: a conversion would drop what they say."""
+    refuse_masked(value, name)
     if value is None:
         raise ValueError(f"{name} is None; give a number or an array.")
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise ValueError(f"{name} has {int(np.ma.getmaskarray(value).sum())} masked values: remove or fill them first.")
     if hasattr(value, "tocsr"):
         raise ValueError(f"{name} is a sparse matrix; pass a dense array, for instance of principal components.")
     try:
         array = np.asarray(value)
-        if array.dtype.kind in "mM":
-            raise TypeError("dates")
-        if np.iscomplexobj(array):
-            raise TypeError("complex numbers")
-        # compiled loops are specialised for writable C-contiguous arrays
-        return np.require(array, np.float64, ["C", "W", "A"])
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:  # rows of different lengths
         raise ValueError(f"{name} must be an array of real numbers; got {type(value).__name__} ({error}).") from None
+    said = {"m": "dates", "M": "dates", "c": "complex numbers", "U": "words", "S": "bytes", "V": "records"}
+    if array.dtype.kind in said:
+        what = f"{type(value).__name__} of {said[array.dtype.kind]}"
+        raise ValueError(f"{name} must be an array of real numbers; got {what}.")
+    return array
+
+
+def refuse_masked(value: Any, name: str) -> Any:
+    """The value itself, unless it is an array that hides some of its values, or holds dates or complex numbers, which
+    conversions outside ordiff would take for numbers."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ValueError(f"{name} has {int(np.ma.getmaskarray(value).sum())} masked values: remove or fill them first.")
+    kinds = {getattr(kind, "kind", "O") for kind in np.atleast_1d(np.array(_types_of(value), dtype=object))}
+    if kinds & set("mMc"):
+        raise ValueError(f"{name} must be an array of real numbers; it holds dates or complex numbers.")
+    return value
+
+
+def _types_of(value: Any) -> list[Any]:
+    """The types of an array, or of the columns of a table."""
+    found = getattr(value, "dtypes", None)
+    return [getattr(value, "dtype", None)] if found is None else [*np.atleast_1d(np.array(found, dtype=object))]
 
 
 def finite(array: Array, name: str) -> Array:
@@ -98,8 +123,8 @@ def points(X: ArrayLike, name: str = "X", minimum: int = 2) -> Array:
         raise ValueError(f"{name} must have shape (points, coordinates); got shape {array.shape}.{hint}")
     if array.shape[0] < minimum or array.shape[1] < 1:
         raise ValueError(f"{name} needs at least {minimum} points and 1 coordinate; got shape {array.shape}.")
-    if np.abs(finite(array, name)).max() > _LARGEST_SPAN:
-        raise ValueError(f"{name} has coordinates above {_LARGEST_SPAN:g}, whose squares overflow: rescale it.")
+    if np.abs(finite(array, name)).max() > LARGEST_SPAN:
+        raise ValueError(f"{name} has coordinates above {LARGEST_SPAN:g}, whose squares overflow: rescale it.")
     return array
 
 
@@ -161,7 +186,7 @@ def node_or_scalar(value: ArrayLike, m: int, name: str, *, positive: bool = Fals
 
 def indices(values: ArrayLike, m: int, name: str) -> NDArray[np.intp]:
     """One sample number, or several, each 0 .. m − 1."""
-    array = np.atleast_1d(np.asarray(values))
+    array = np.atleast_1d(as_array(values, name))
     if array.dtype.kind not in "iu" or array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must be a sample's index or several; got {values!r}.")
     bad = (array < 0) | (array >= m)
@@ -172,7 +197,7 @@ def indices(values: ArrayLike, m: int, name: str) -> NDArray[np.intp]:
 
 def positive(value: Any, name: str) -> float:
     """One positive finite number."""
-    array = as_float(value, name)
+    array = _scalar(value, name)
     if array.ndim != 0 or not np.isfinite(array) or not array > 0:
         raise ValueError(f"{name} must be one positive number; got {value!r}.")
     return float(array)
@@ -180,10 +205,17 @@ def positive(value: Any, name: str) -> float:
 
 def number(value: Any, name: str) -> float:
     """One finite number."""
-    array = as_float(value, name)
+    array = _scalar(value, name)
     if array.ndim != 0 or not np.isfinite(array):
         raise ValueError(f"{name} must be one finite number; got {value!r}.")
     return float(array)
+
+
+def _scalar(value: Any, name: str) -> Array:
+    """A truth value is no number."""
+    if isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be a number; got {value!r}.")
+    return as_float(value, name)
 
 
 def share(value: Any, name: str) -> float:
@@ -208,16 +240,29 @@ def count(value: Any, name: str, minimum: int = 1, maximum: int | None = None, w
     return whole
 
 
+def fits_memory(numbers: int, what: str) -> None:
+    """Raise if so many numbers take more than 4 GB."""
+    if numbers > 2**29:
+        raise ValueError(f"{what} would take {8 * numbers / 2**30:.0f} GB of memory: ask for less.")
+
+
 def option(value: Any, name: str, options: tuple[str, ...]) -> str:
     """One of a few words."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
     return str(value)
 
 
+def instance(value: Any, name: str, kind: Any) -> Any:
+    """One object of this class."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be a {kind.__name__}; got {type(value).__name__}.")
+    return value
+
+
 def labels(values: ArrayLike, m: int, n_labels: int) -> NDArray[np.uint32]:
     """(m,) whole numbers 0 .. n_labels − 1."""
-    array = np.asarray(values)
+    array = as_array(values, "labels")
     if array.shape != (m,) or array.dtype.kind not in "iu":
         raise ValueError(
             f"labels must be whole numbers, one per sample, shape ({m},); got {array.dtype}, shape {array.shape}."

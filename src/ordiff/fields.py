@@ -54,6 +54,7 @@ def velocity(
     PCA, when not given. "intrinsic" takes the ``jacobian`` of the embedding, (m, n, d), or the intrinsic
     ``coordinates``, (m, d), which must be continuous: not angles that jump.
     """
+    _validation.instance(op, "op", Generator)
     _validation.option(kind, "kind", KINDS)
     X = _validation.need_points(op.graph.X, "a velocity")
     if kind == "displacement":
@@ -133,6 +134,7 @@ def local_moments(op: Generator) -> Moments:
     The diffusion tends to ½ρ²A on the tangent space. The drift is L x, which includes the curvature of the data,
     ½ρ²H, normal to the manifold; `velocity` has the kinds without it.
     """
+    _validation.instance(op, "op", Generator)
     X = _validation.need_points(op.graph._X, "local moments")
     if isinstance(op, Extrapolation):
         fine, coarse = local_moments(op.fine), local_moments(op.coarse)
@@ -155,6 +157,7 @@ def mean_curvature(
 
     For samples that are not uniform give their density, or a part along the data remains.
     """
+    _validation.instance(graph, "graph", NeighborGraph)
     X = _validation.need_points(graph.X, "the mean curvature")
     rho = _validation.node_or_scalar(noise, graph.n_points, "noise", positive=True)
     return 2.0 / rho[:, None] ** 2 * Kernel(noise=rho).operator(graph, eps, density).generator(X)

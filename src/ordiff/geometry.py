@@ -50,6 +50,7 @@ class TangentSpaces:
 
         dimension: the dimension when it is known, then the same at every sample that has neighbours.
         """
+        _validation.instance(graph, "graph", NeighborGraph)
         X = _validation.need_points(graph.X, "local principal component analysis")
         k = _validation.count(k, "k", 1)
         variance = _validation.positive(variance, "variance")
@@ -158,6 +159,7 @@ def knn_density(graph: NeighborGraph, k: int = 16, dimension: int | None = None)
     r_k is the distance to the k-th other sample and V_d the volume of the unit ball; d is the intrinsic dimension,
     estimated when not given.
     """
+    _validation.instance(graph, "graph", NeighborGraph)
     k = _validation.count(k, "k", 2)
     d = _dimension(graph, dimension)
     radius = _positive_radius(graph, k)
@@ -179,6 +181,7 @@ def balanced_density(
     is as rough as the sampling, and its level some 20% high. At an edge of the data it counts the missing side to the
     samples at the edge.
     """
+    _validation.instance(graph, "graph", NeighborGraph)
     d = _dimension(graph, dimension)
     iterations = _validation.count(iterations, "iterations", 1)
     if k is None:
@@ -201,6 +204,7 @@ def kernel_density(
     The width h_j belongs to the sample, r_k(j), unless one ``bandwidth`` for all is given. The graph must reach beyond
     2.5 widths: for r_15 on a surface, some 100 neighbours.
     """
+    _validation.instance(graph, "graph", NeighborGraph)
     d = _dimension(graph, dimension)
     if bandwidth is None:
         h = _positive_radius(graph, _validation.count(k, "k", 1))
@@ -226,6 +230,7 @@ def _dimension(graph: NeighborGraph, dimension: int | None) -> int:
 
 def length_scale(graph: NeighborGraph, k: int = 16, kind: str = "radius") -> Array:
     """A local length at every sample, (m,): "radius" r_k, or "geometric", the geometric mean of r_1 .. r_k."""
+    _validation.instance(graph, "graph", NeighborGraph)
     _validation.option(kind, "kind", ("radius", "geometric"))
     k = _validation.count(k, "k", 1)
     if kind == "radius":
@@ -236,6 +241,7 @@ def length_scale(graph: NeighborGraph, k: int = 16, kind: str = "radius") -> Arr
 
 def smooth(graph: NeighborGraph, f: ArrayLike, k: int = 35) -> Array:
     """f̄_i = Σ_j w_ij f_j / Σ_j w_ij with w_ij = exp(−|x_j − x_i|²/(2 r_k(i)²)), over the neighbours in the graph."""
+    _validation.instance(graph, "graph", NeighborGraph)
     f = _validation.functions(f, graph.n_points)
     scale = np.maximum(length_scale(graph, k), np.sqrt(np.finfo(float).tiny))
     weights = gaussian_weights(graph, scale**2, np.ones(graph.n_points))

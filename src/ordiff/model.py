@@ -18,9 +18,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ordiff import _io, _validation
 from ordiff._parallel import one_blas_thread
+from ordiff._targets import states_of
 from ordiff._validation import Array
 from ordiff.fields import Moments, local_moments
 from ordiff.learning.check import FitCheck, Moment, check_fit, check_moments
+from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.discretise import likelihood_on
 from ordiff.learning.fit import fit, progress_bar
@@ -163,19 +165,31 @@ class SnapshotSDE(BaseEstimator):
 
     # -------------------------------------------------------------------------------------------- fit
 
-    def fit(self, X: ArrayLike, times: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> SnapshotSDE:
+    def fit(
+        self,
+        X: ArrayLike,
+        times: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> SnapshotSDE:
         """Learn from samples X (m, n) and their times (m,), or windows of time (m, 2); without, from `TimeDensity`.
 
         times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
+        checkpoint: a file that keeps what is learned after every stage, and from which a fit of the same data goes on.
         """
+        _validation.refuse_masked(X, "X")
         X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
         settings = FitSettings.of(self)
         data = Snapshots.of(self.start, settings.times, X, times, sample_weight)
-        warn_of_units(data, [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))])
-        self.coordinates_ = coordinates_for(settings, data)
-        self._samples, data = X, data.in_coordinates(self.coordinates_)
-        with progress_bar(self.progress) as report, one_blas_thread():
-            result = (fit_moments if is_by_moments(settings, data) else fit)(settings, data, report)
+        with one_blas_thread(), progress_bar(self.progress) as report:
+            warn_of_units(data, [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))])
+            self.coordinates_ = coordinates_for(settings, data)
+            self._samples, data = X, data.in_coordinates(self.coordinates_)
+            kept = None if checkpoint is None else Checkpoint(checkpoint, settings, data)
+            if is_by_moments(settings, data):
+                result: FitResult | MomentFit = fit_moments(settings, data, report)
+            else:
+                result = fit(settings, data, report, kept)
             self._read(settings, data, result)
         _warn_of_fit(self)
         return self
@@ -252,6 +266,7 @@ class SnapshotSDE(BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
+        _validation.refuse_masked(X, "X")
         return _validation.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
 
     def _at(self, X: ArrayLike) -> Any:
@@ -277,6 +292,8 @@ class SnapshotSDE(BaseEstimator):
         check_is_fitted(self)
         n = _validation.count(n, "n", 1)
         last = self.horizon_ if horizon is None else _validation.positive(horizon, "horizon")
+        steps = int(np.ceil(last / self._process.step))
+        _validation.fits_memory(n * (steps + 1) * self.n_features_in_, f"{n} paths of {steps} steps")
         rng = np.random.default_rng(self.random_state if random_state is None else random_state)
         times, paths = self._process.simulate(n, last, rng)
         return times, self.coordinates_.inverse(paths)
@@ -339,7 +356,7 @@ class SnapshotSDE(BaseEstimator):
             ends = [np.asarray(inside(asked), bool) for inside in terminal.values()]
         else:
             members = terminal_sets(terminal, len(self.ordering_))
-            sets = chain.states_of(members, self._data.X)
+            sets = states_of(members, self._data.X, chain.states)
             ends = [np.isin(np.arange(len(self.ordering_)), rows) for rows in members.values()] if X is None else []
         F = fate_probabilities(self.operator_, sets, continuous=continuous)
         B = self._observed if points is None else self._at(points)
@@ -428,9 +445,15 @@ _NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_fea
 
 
 def load(path: str | Path) -> SnapshotSDE:
-    """Read a model that `SnapshotSDE.save` wrote."""
-    settings, process, numbers, arrays = _io.read(path)
-    model = SnapshotSDE(**({"start": arrays["start"]} | settings))
+    """Read a model that `SnapshotSDE.save` wrote. Nothing of a file is trusted: what does not fit is a ValueError."""
+    with _io.told(path):
+        settings, process, numbers, arrays = _io.read(path)
+        return _of_file(SnapshotSDE(**({"start": arrays["start"]} | settings)), process, numbers, arrays)
+
+
+def _of_file(
+    model: SnapshotSDE, process: FittedChain | FittedProcess, numbers: dict[str, Any], arrays: dict[str, Any]
+) -> SnapshotSDE:
     for name in _ARRAYS:
         setattr(model, name, arrays[name])
     for name in _NUMBERS:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Edges of one part of a step that scatters, at least, and the most parts: each costs three passes over the masses.
 _SCATTER_PART, _MOST_PARTS = 1_000_000, 4
+# How far from 1 a row of probabilities may sum: single precision.
+_ROW_SUM = 1e-5
 
 
 class Generator(ABC):
@@ -114,24 +116,47 @@ class MarkovChain(Generator):
 class MarkovOperator(MarkovChain):
     """One sparse row-stochastic matrix on a neighbour graph, as `Kernel.operator` makes it.
 
-    ``data`` are its edge values in the order of the graph, (E,), or, if ``sorted``, in that of the graph's layout.
+    data: its edge values in the order of the graph, (E,): probabilities, of which each row sums to 1. eps: the step.
+    density: of the samples, (m,).
     """
 
-    def __init__(
-        self,
+    def __init__(self, graph: NeighborGraph, data: ArrayLike, eps: float, density: ArrayLike) -> None:
+        graph = _validation.instance(graph, "graph", NeighborGraph)
+        values = _validation.node_vectors(data, (graph.n_edges,), "data")
+        total = np.add.reduceat(values, graph._indptr[:-1])
+        bad = ~(np.abs(total - 1) <= _ROW_SUM) | (np.minimum.reduceat(values, graph._indptr[:-1]) < 0)
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise ValueError(f"the rows of P must be probabilities that sum to 1; row {at} sums to {total[at]:g}.")
+        q = _validation.node_or_scalar(density, graph.n_points, "density", positive=True)
+        self._set(graph, graph.layout.sort_edges(values), _validation.positive(eps, "eps"), q)
+
+    @classmethod
+    def _make(
+        cls,
         graph: NeighborGraph,
-        data: Array,
+        sorted_data: Array,
         eps: float,
         density: Array,
-        *,
-        sorted: bool = False,
+        kernel: Any,
+        undirected: Callable[[], Generator],
+    ) -> MarkovOperator:
+        """One of values that are known to be right, in the order of the graph's layout."""
+        op = cls.__new__(cls)
+        op._set(graph, sorted_data, eps, density, kernel, undirected)
+        return op
+
+    def _set(
+        self,
+        graph: NeighborGraph,
+        sorted_data: Array,
+        eps: float,
+        density: Array,
         kernel: Any = None,
         undirected: Callable[[], Generator] | None = None,
     ) -> None:
         self.graph, self.eps, self.kernel, self._undirected = graph, eps, kernel, undirected
-        data = np.ascontiguousarray(data, np.float64)
-        self._sorted = data if sorted else graph.layout.sort_edges(data)
-        self.density = density.copy()
+        self._sorted, self.density = sorted_data, density.copy()
         self.density.flags.writeable = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -245,7 +270,12 @@ class Product(MarkovChain):
         kernel: Any = None,
         undirected: Callable[[], Generator],
     ) -> None:
-        self._factors, self.eps, self.kernel, self._undirected = factors, eps, kernel, undirected
+        self._factors, self.kernel, self._undirected = tuple(factors), kernel, undirected
+        if not factors:
+            raise ValueError("a product needs at least one factor.")
+        for factor in self._factors:
+            _same_graph(_validation.instance(factor, "a factor", MarkovOperator), self._factors[0])
+        self.eps = _validation.positive(eps, "eps")
         self.graph, self.density = factors[0].graph, factors[0].density
 
     @property
@@ -291,7 +321,9 @@ class Extrapolation(Generator):
     """2 L_ε − L_2ε, of error O(ε²). It is a generator, not a Markov matrix: it has no steps."""
 
     def __init__(self, fine: MarkovChain, coarse: MarkovChain) -> None:
-        self.fine, self.coarse = fine, coarse
+        self.fine = _validation.instance(fine, "fine", MarkovChain)
+        self.coarse = _validation.instance(coarse, "coarse", MarkovChain)
+        _same_graph(coarse, fine)
         self.graph, self.eps, self.density, self.kernel = fine.graph, fine.eps, fine.density, fine.kernel
 
     def generator(self, f: ArrayLike) -> Array:
@@ -308,3 +340,11 @@ class Extrapolation(Generator):
 
     def __repr__(self) -> str:
         return f"Extrapolation({self.fine!r}, {self.coarse!r})"
+
+
+def _same_graph(one: Generator, other: Generator) -> None:
+    if one.graph is not other.graph and one.graph.n_points != other.graph.n_points:
+        raise ValueError(
+            f"operators that are combined need the same samples; these have {other.graph.n_points} and "
+            f"{one.graph.n_points}."
+        )

@@ -29,7 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from ordiff import _targets
+from ordiff import _targets, _validation
 from ordiff._absorbing import AbsorbingChain, AbsorbingSystem, Mask, pattern
 from ordiff._validation import Array, GraphError, IntArray
 from ordiff.operator import MarkovChain, MarkovOperator
@@ -217,6 +217,7 @@ def terminal_sets(terminal: Any, m: int) -> dict[Hashable, NDArray[np.intp]]:
     >>> {name: states.tolist() for name, states in od.terminal_sets(["b", None, "a", "b"], 4).items()}
     {'a': [2], 'b': [0, 3]}
     """
+    m = _validation.count(m, "m", 1)
     named = _targets.named_sets(terminal, m)
     masks = {name: _targets.members(states, m, f"terminal set {name!r}") for name, states in named.items()}
     _targets.disjoint(list(masks.values()), [repr(name) for name in masks])

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 import ordiff
 from ordiff import _validation
+from ordiff._signals import deferred_interrupts
 from ordiff._validation import Array
 from ordiff.plot import BLUE, RED, Embedding, running, samples_of, units
 from ordiff.plot.binning import grid_arrows, loss_range
@@ -32,7 +33,8 @@ _WEBGL_ABOVE = 5_000
 def require() -> Any:
     """plotly's graph objects, or an error that says what to install."""
     try:
-        import plotly.graph_objects as go
+        with deferred_interrupts():
+            import plotly.graph_objects as go
     except ImportError:
         raise _validation.missing_extra("plotly", "report", "a report") from None
     return go

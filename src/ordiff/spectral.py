@@ -67,6 +67,7 @@ def eigenbasis(
     then take no functions for themselves. The eigenpairs are those of −½ of the Dirichlet form above with v = 1/q, also
     in real units and also tending to ½Δ; the mean squares are under v, and the first function is 1.
     """
+    _validation.instance(graph, "graph", NeighborGraph)
     eps = _validation.positive(eps, "eps")
     m = graph.n_points
     n_functions = _validation.count(n_functions, "n_functions", 1, m - 1, f"There are {m} samples.")
@@ -121,6 +122,7 @@ def smooth_basis(
     >>> smooth_basis(circle, 5, dimension=1).values.round(1).tolist()
     [0.0, 1.0, 1.0, 4.0, 4.0]
     """
+    _validation.instance(graph, "graph", NeighborGraph)
     m = graph.n_points
     n_functions = _validation.count(n_functions, "n_functions", 1, m - 1, f"There are {m} states.")
     v = np.ones(m) if volumes is None else _validation.node_or_scalar(volumes, m, "volumes", positive=True)

@@ -79,6 +79,26 @@ class States:
     are_samples: bool = False
     prebuilt_graph: NeighborGraph | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        points = _validation.points(self.points, "points", minimum=1)
+        N, n = points.shape
+        start = _validation.nodes(self.start, N, "start")
+        if not ((start >= 0).all() and abs(start.sum() - 1) < 1e-6):
+            raise ValueError("start must be masses on the states that sum to 1, none of them negative.")
+        checked = {
+            "points": points,
+            "volumes": _validation.node_or_scalar(self.volumes, N, "volumes", positive=True),
+            "start": start,
+            "spacing": _validation.positive(self.spacing, "spacing"),
+            "radius": _validation.positive(self.radius, "radius"),
+            "dimension": _validation.count(self.dimension, "dimension", 1, n),
+        }
+        graph = self.prebuilt_graph
+        if graph is not None and _validation.instance(graph, "prebuilt_graph", NeighborGraph).n_points != N:
+            raise ValueError(f"prebuilt_graph has {graph.n_points} points, but there are {N} states.")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
     @classmethod
     def design(
         cls,
@@ -105,7 +125,7 @@ class States:
         r8 = _eighth_distances(X)
         spacing = _default_spacing(r8, d) if spacing is None else _validation.positive(spacing, "spacing")
         r8 = np.minimum(r8, 2 * np.quantile(r8, 0.95))  # outliers are no support
-        origins = None if start is None else np.atleast_2d(np.asarray(start, dtype=np.float64))
+        origins = None if start is None else _origins(start, n)
         cloud = X if n == d else projected(X, X, d)
         points = _quasi_uniform(X, _candidates(X, cloud, r8, d, spacing, rng), d, spacing, origins)
         points = _on_support(points, cloud, r8, spacing, origins)
@@ -240,6 +260,12 @@ def estimated_dimension(X: Array, rng: np.random.Generator) -> int:
     X = LinearCoordinates.of(X).transform(X)
     some = X if len(X) <= _DIMENSION_SAMPLES else X[rng.choice(len(X), _DIMENSION_SAMPLES, replace=False)]
     return intrinsic_dimension(NeighborGraph.build(some, k=min(max(20, min(100, len(some) // 10)), len(some) - 1)))
+
+
+def _origins(start: ArrayLike, n: int) -> Array:
+    """Points of the start, (s, n)."""
+    origins = np.atleast_2d(_validation.as_float(start, "start"))
+    return _validation.node_vectors(origins, (len(origins), n), "start")
 
 
 def _check_dimension(d: int, n: int) -> None:
@@ -411,7 +437,7 @@ def _initial_mass(points: Array, volumes: Array, origins: Array | None, weights:
         return volumes / volumes.sum()
     if len(origins) == 1:
         return np.where(np.arange(len(points)) == 0, 1.0, 0.0)
-    w = np.ones(len(origins)) if weights is None else np.asarray(weights, dtype=np.float64)
+    w = np.ones(len(origins)) if weights is None else _validation.nodes(weights, len(origins), "start_weights")
     distance, near = kd_tree(points).query(origins, min(12, len(points)))
     w = np.where(distance[:, 0] > _CONNECTED * spacing, 0.0, w)
     scaled = distance / (0.7 * spacing)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ordiff import _validation
+from ordiff._signals import deferred_interrupts
 from ordiff._validation import Array
 
 # Ratio death/birth above which a loop is significant: those of random point clouds die by twice the scale of birth.
@@ -41,7 +42,8 @@ def cyclic_hint(X: ArrayLike, n_points: int = 300, n_subsets: int = 9, random_st
     (True, 1)
     """
     try:
-        from ripser import ripser
+        with deferred_interrupts():
+            from ripser import ripser
     except ImportError:
         raise _validation.missing_extra("ripser", "topology", "cyclic_hint") from None
     X = _validation.points(X, minimum=10)
@@ -82,7 +84,8 @@ def _ratios(diagram: Array) -> Array:
 
 def _farthest_points(points: Array, n_points: int) -> Array:
     """Farthest point sampling: half of the points, each the farthest from those before it, evenly spread."""
-    from sklearn.metrics import pairwise_distances
+    with deferred_interrupts():
+        from sklearn.metrics import pairwise_distances
 
     D = pairwise_distances(points)
     chosen = [0]

@@ -48,6 +48,7 @@ class Resolution(NamedTuple):
 
 def p_max(op: MarkovOperator) -> RowMaxima:
     """max_j P_ij of every row: near 1, the chain hardly moves from there."""
+    _validation.instance(op, "op", MarkovOperator)
     rows = np.maximum.reduceat(op._data, op.graph._indptr[:-1])
     levels = (0.5, 0.9, 0.95, 0.99)
     return RowMaxima(float(rows.max()), dict(zip(levels, np.quantile(rows, levels).tolist(), strict=True)), rows)
@@ -65,6 +66,8 @@ def resolution(
 
     On more than 3,000 samples it is computed at those whose neighbourhoods are smallest and at some random ones.
     """
+    _validation.instance(kernel, "kernel", Kernel)
+    _validation.instance(graph, "graph", NeighborGraph)
     eps, alpha = _validation.positive(eps, "eps"), _validation.number(alpha, "alpha")
     q = kernel.density_on(graph, density)
     kernel = kernel.on(graph)
@@ -101,7 +104,7 @@ def _complete_rows(graph: NeighborGraph, rows: NDArray[np.intp]) -> NeighborGrap
         indices[indptr[i] : indptr[i + 1]] = np.arange(m)
     sqdist = np.empty(indices.size)
     _parallel.over_rows(graph_loops.square_distances, indptr, csr.unsigned(indices), X, sqdist)
-    return NeighborGraph(indptr, indices, sqdist, X)
+    return NeighborGraph._make(indptr, indices, sqdist, X)
 
 
 def _resolution(
@@ -137,6 +140,9 @@ def semigroup_error(
     random_state: int | None = 0,
 ) -> float:
     """‖P_ε P_ε − P_2ε‖_F, by random probes: the mean of ‖(P_ε P_ε − P_2ε) z‖² over random signs z is its square."""
+    _validation.instance(kernel, "kernel", Kernel)
+    _validation.instance(graph, "graph", NeighborGraph)
+    eps = _validation.positive(eps, "eps")
     q, kernel = kernel.density_on(graph, density), kernel.on(graph)
     one, two = (kernel.operator(graph, step, q, alpha) for step in (eps, 2 * eps))
     return _semigroup_error(one, two, n_probes, random_state)
@@ -206,6 +212,8 @@ def choose_eps(
     >>> choice.low < choice.eps < choice.high
     True
     """
+    _validation.instance(kernel, "kernel", Kernel)
+    _validation.instance(graph, "graph", NeighborGraph)
     p_limit, resolution_limit = (
         _validation.share(p_limit, "p_limit"),
         _validation.share(resolution_limit, "resolution_limit"),
@@ -356,23 +364,27 @@ def _message(choice: StepChoice, graph: NeighborGraph, d: int) -> str:
 # ------------------------------------------------------------------------ step, speed and noise together
 
 
-def _positive(noise: ArrayLike) -> Array:
-    array = np.asarray(noise, float)
+def _finite(values: ArrayLike, name: str) -> Array:
+    return _validation.finite(_validation.as_float(values, name), name)
+
+
+def _positive(values: ArrayLike, name: str = "noise") -> Array:
+    array = _finite(values, name)
     if not (array > 0).all():
-        raise ValueError("noise must be positive.")
+        raise ValueError(f"{name} must be positive.")
     return array
 
 
 def peclet(eps: float, speed: ArrayLike, noise: ArrayLike) -> Any:
     """ψ = ετ²/ρ²: drift against diffusion within one step."""
-    return _validation.positive(eps, "eps") * np.asarray(speed, float) ** 2 / _positive(noise) ** 2
+    return _validation.positive(eps, "eps") * _finite(speed, "speed") ** 2 / _positive(noise) ** 2
 
 
 def forward_bias(eps: float, speed: ArrayLike, noise: ArrayLike, steepness: ArrayLike = 1.0) -> Any:
     """The probability that a step goes up the ordering, Φ(√ψ ‖∇l‖/κ); ``steepness`` is ‖∇l‖/κ, 1 for a pure order."""
     from scipy.special import ndtr
 
-    return ndtr(np.sign(speed) * np.sqrt(peclet(eps, speed, noise)) * np.asarray(steepness, float))
+    return ndtr(np.sign(_finite(speed, "speed")) * np.sqrt(peclet(eps, speed, noise)) * _finite(steepness, "steepness"))
 
 
 def speed_for_bias(bias: float, eps: float, noise: ArrayLike) -> Any:
@@ -385,7 +397,7 @@ def speed_for_bias(bias: float, eps: float, noise: ArrayLike) -> Any:
 def rescale_time(factor: float, eps: float, speed: ArrayLike, noise: ArrayLike) -> tuple[float, Any, Any]:
     """(ε/c, cτ, √c ρ): the same kernel, with time counted in units c times as long."""
     c = _validation.positive(factor, "factor")
-    return _validation.positive(eps, "eps") / c, c * np.asarray(speed, float), np.sqrt(c) * _positive(noise)
+    return _validation.positive(eps, "eps") / c, c * _finite(speed, "speed"), np.sqrt(c) * _positive(noise)
 
 
 def radius(dimension: int, mass: float = 0.99, scale: ArrayLike = 1.0) -> Any:
@@ -393,7 +405,7 @@ def radius(dimension: int, mass: float = 0.99, scale: ArrayLike = 1.0) -> Any:
     from scipy.special import gammaincinv
 
     d = _validation.count(dimension, "dimension", 1)
-    return np.asarray(scale, float) * np.sqrt(2 * gammaincinv(d / 2, _validation.share(mass, "mass")))
+    return _positive(scale, "scale") * np.sqrt(2 * gammaincinv(d / 2, _validation.share(mass, "mass")))
 
 
 def rate(m: float, dimension: int, schedule: str = "balance") -> float:

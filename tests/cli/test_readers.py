@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import gzip
+import signal
 
 import numpy as np
 import pytest
 
+from ordiff.cli import readers
 from ordiff.cli.readers import read_table
 
 
@@ -80,3 +82,35 @@ def test_damaged_files_are_told(name, content, said, tmp_path):
         read_table(tmp_path / name)
     with pytest.raises(ValueError, match="there is no file"):
         read_table(tmp_path / "nowhere.csv")
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy", "parquet", "csv.gz"])
+def test_damage_inside_a_table_names_the_file(kind, rng, tmp_path):
+    path = tmp_path / f"table.{kind}"
+    X = rng.normal(size=(200, 3))
+    if kind == "npz":
+        np.savez_compressed(path, X=X)
+    elif kind == "npy":
+        np.save(path, X)
+    elif kind == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pyarrow.table({"x": X[:, 0], "y": X[:, 1]}), path)
+    else:
+        path.write_bytes(gzip.compress(b"x,y\n" + b"1.5,2\n" * 200))
+    content, refused = path.read_bytes(), 0
+    for at in np.linspace(0, len(content) - 1, 40).astype(int):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :])
+        said = str(path)
+        try:
+            read_table(path)
+        except ValueError as error:
+            said, refused = str(error), refused + 1
+        assert str(path) in said
+    assert refused > 0
+
+
+def test_a_crash_of_hdf5_is_told(monkeypatch):
+    monkeypatch.setattr("ordiff.single_cell.read_arrays", signal.raise_signal)
+    with pytest.raises(ValueError, match="HDF5 crashed"):
+        readers._read_apart(signal.SIGKILL)

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from ordiff._signals import deferred_interrupts
+
+with deferred_interrupts():
+    import numba
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator: numba with these options. An interrupt waits until a compilation is done: in its middle it would be
+    swallowed, or come out as another error."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        dispatcher = numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
+        if hasattr(dispatcher, "compile"):  # else the loops are plain Python
+            dispatcher.compile = deferred_interrupts()(dispatcher.compile)
+        return dispatcher
+
+    return decorate
+
+
 # Sums of gathered values must not be reassociated: the compiler would gather into vector registers, which is several
 # times slower than scalar loads on common processors. Loops over contiguous memory may be (`vector_loop`).
-loop = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz", "arcp"})
-vector_loop = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz", "arcp", "reassoc"})
+loop = compiled(fastmath={"contract", "nsz", "arcp"})
+vector_loop = compiled(fastmath={"contract", "nsz", "arcp", "reassoc"})
 
 EMPTY = np.empty(0)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from ordiff._compiled.csr import loop, vector_loop
+from ordiff._compiled.csr import compiled, loop, vector_loop
 
 
 @loop
@@ -135,7 +134,7 @@ def largest(values):  # type: ignore[no-untyped-def]
     return max(max(a, b), max(c, d))
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"})
+@compiled(fastmath={"contract", "nsz"})
 def exp_shifted(p, top, shifted, bits):  # type: ignore[no-untyped-def]
     """p ← exp(p − top) for p ≤ top, to one unit in the last place; 0 below exp(−708).
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from ordiff._signals import termination_raises
 from ordiff.cli.parser import make_parser
 
 __all__ = ["main"]
@@ -22,7 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = make_parser().parse_args(arguments)
     try:
-        return options.run(options) or 0
+        with termination_raises():  # so that what is half-written is removed
+            return options.run(options) or 0
     except KeyboardInterrupt:
         print("ordiff: interrupted; nothing was written", file=sys.stderr)
         return 130

@@ -16,6 +16,7 @@ from ordiff.cli.output import (
     print_written,
     refuse_overwriting,
     results_in,
+    try_writing,
     write_csv,
     write_text,
 )
@@ -28,6 +29,8 @@ HELP = "learn drift and noise from a table of samples and their times"
 EXAMPLE = "ordiff fit cells.csv --times hours --pca 5 --out cells"
 # The exit code of a fit whose check did not pass.
 NOT_TRUSTED = 3
+# Beside the results while a fit runs: what was learned so far.
+CHECKPOINT = "checkpoint.npz"
 FILES = ("model.npz", "results.csv", "summary.txt", "overview.png", "drift.png", "noise.png", "report.html")
 
 
@@ -40,6 +43,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-iter", type=int, default=300, metavar="N", help="most iterations (default: %(default)s)")
     parser.add_argument("--length", default="", metavar="UNIT", help="unit of the columns, for labels")
     parser.add_argument("--time", default="", metavar="UNIT", help="unit of the times, for labels")
+    parser.add_argument("--resume", action="store_true",
+                        help="go on with a fit that was ended, from DIR/checkpoint.npz")  # fmt: skip
     add_output_options(parser, "fit")
 
 
@@ -53,12 +58,18 @@ def run(options: argparse.Namespace) -> int:
     refuse_overwriting(options.out, FILES, options.force)
     samples = read_samples(options, times_required=True)
     notes = list(samples.notes)
+    try_writing(options.out)
+    checkpoint = options.out / CHECKPOINT
+    if not options.resume:
+        checkpoint.unlink(missing_ok=True)
     with collect_warnings(notes):
-        model = make_estimator(samples.start, options).fit(samples.X, samples.times)
+        model = make_estimator(samples.start, options).fit(samples.X, samples.times, checkpoint=checkpoint)
     if model.interrupted_:
         notes.append("Interrupted: the results are those of the best so far.")
     with results_in(options.out) as folder:
         write_results(folder, model, samples, notes, options)
+    if not model.interrupted_:
+        checkpoint.unlink(missing_ok=True)
     if not options.quiet:
         print("\n".join([model.summary(options.length, options.time), *notes]))
         print_written(options.out, FILES)

@@ -23,6 +23,14 @@ def refuse_overwriting(folder: Path, names: Sequence[str], force: bool) -> None:
         raise FileExistsError(f"{folder} already holds {', '.join(existing)}: use --force, or another folder by --out.")
 
 
+def try_writing(folder: Path) -> None:
+    """Make the folder and write to it, so that what does not work is told before the computation."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(2**16))
+        file.flush()
+
+
 @contextmanager
 def results_in(folder: Path) -> Iterator[Path]:
     """A folder to write to; on leaving, what it holds moves to the real one, each file whole or not at all."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import gzip
 import zipfile
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +27,13 @@ def read_table(path: Path) -> DataTable:
         raise ValueError(f"{path}: the format .{kind} is not known; use .csv, .tsv, .parquet, .npz, .npy, .h5ad.")
     try:
         table = _READERS[kind](path)
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} cannot be read as {kind}: {error}.") from error
+    except _validation.MissingExtraError:
+        raise
+    except Exception as error:  # of zipfile, zlib, csv, numpy, Arrow, HDF5: a damaged file finds all of them
+        if isinstance(error, ValueError) and str(path) in str(error):
+            raise
+        said = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+        raise ValueError(f"{path} cannot be read as {kind}: {said}.") from error
     if not table.columns:
         raise ValueError(f"{path} holds no samples.")
     return table
@@ -59,7 +67,7 @@ def _read_parquet(path: Path) -> DataTable:
         parquet = import_module("pyarrow.parquet")
     except ImportError:
         raise _validation.missing_extra("pyarrow", "parquet", "reading Parquet") from None
-    table = parquet.read_table(path)  # its errors are ValueErrors
+    table = parquet.read_table(path)
     columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
     return DataTable.from_arrays(path, columns)
 
@@ -86,14 +94,23 @@ def _read_npy(path: Path) -> DataTable:
 
 def _read_h5ad(path: Path) -> DataTable:
     """The obs columns, every array of obsm, and the genes of X when there is no X_pca."""
-    from ordiff import single_cell
-
-    arrays, X, genes = single_cell.read_arrays(path)
+    arrays, X, genes = _read_apart(path)
     table = DataTable.from_arrays(path, arrays, ("X_pca",))
     if "X_pca" in table.groups or X is None:
         return table
     columns = table.columns | {name: as_numeric(X[:, k]) for k, name in enumerate(genes)}
     return DataTable(path, columns, table.groups | {"X": genes}, genes)
+
+
+def _read_apart(path: Path) -> Any:
+    """`single_cell.read_arrays` in a process of its own: HDF5 may crash on a damaged file."""
+    from ordiff.single_cell import read_arrays
+
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        try:
+            return process.submit(read_arrays, path).result()
+        except BrokenProcessPool:
+            raise ValueError(f"{path} cannot be read: HDF5 crashed on it, so it is damaged.") from None
 
 
 _READERS = {"csv": _read_text, "tsv": _read_text, "txt": _read_text, "parquet": _read_parquet, "npz": _read_npz,

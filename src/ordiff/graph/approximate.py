@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordiff import _parallel, _validation
+from ordiff._signals import deferred_interrupts
 from ordiff._validation import Array, IntArray
 
 Single = NDArray[np.float32]
@@ -78,7 +79,8 @@ def has_faiss() -> bool:
 def inverted_lists(X: Array, k: int, recall: float, random_state: int | None) -> InvertedLists:
     """Lists of the points X, (m, n), that are centred, for this recall of the k nearest."""
     try:
-        import faiss
+        with deferred_interrupts():
+            import faiss
     except ImportError:
         raise _validation.missing_extra("faiss", "approximate", 'method="approximate"') from None
     rng, m, points = np.random.default_rng(random_state or 0), len(X), _single(X)
@@ -98,7 +100,8 @@ def inverted_lists(X: Array, k: int, recall: float, random_state: int | None) ->
 
 def exact_nearest(X: Array, samples: IntArray, k: int) -> NDArray[np.int64]:
     """Indices of the k nearest of these samples by comparison with all, (s, k)."""
-    from sklearn.neighbors import NearestNeighbors
+    with deferred_interrupts():
+        from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
     return np.asarray(search.kneighbors(X[samples], return_distance=False))

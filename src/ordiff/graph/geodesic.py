@@ -23,7 +23,8 @@ def geodesic_order(graph: NeighborGraph, start: ArrayLike) -> Array:
     >>> bool(np.allclose(l, x[:, 0]))
     True
     """
-    array = np.atleast_1d(np.asarray(start))
+    _validation.instance(graph, "graph", NeighborGraph)
+    array = np.atleast_1d(_validation.as_array(start, "start"))
     n = None if graph.X is None else graph.X.shape[1]
     if array.dtype.kind in "iu" and array.shape != (graph.n_points,):
         if array.shape == (n,) and array.size > 1:

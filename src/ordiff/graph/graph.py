@@ -20,7 +20,10 @@ from ordiff._validation import Array, GraphError, IntArray
 from ordiff.graph import search
 from ordiff.graph.dimension import dimension
 from ordiff.graph.layout import Layout, offsets
+from ordiff.graph.pattern import checked_pattern, sparse_arrays
 
+# More neighbours than samples may be asked for with ``pad``, up to this many.
+_MOST_PADDED = 1000
 RowSummary = tuple[NDArray[np.intp], Array, Array]  # of each row: its own edge, the nearest and the farthest square
 
 
@@ -36,15 +39,38 @@ class NeighborGraph:
     Row i of the CSR pattern (``indptr``, ``indices``) lists the neighbours of sample i in ascending order, each once,
     itself included; ``sqdist`` (E,) holds the squared distances, and ``recall_`` is the share of the k nearest that the
     search found: 1 if it was exact, else measured on a sample. The arrays are read-only and shared by all that is
-    built on them. Make one with `build` or `from_distances`.
+    built on them. Make one with `build` or `from_distances`; arrays of your own are checked.
     """
 
-    def __init__(
-        self,
+    def __init__(self, indptr: ArrayLike, indices: ArrayLike, sqdist: ArrayLike, X: ArrayLike | None = None) -> None:
+        pointers, columns, squares = checked_pattern(indptr, indices, sqdist)
+        points = None if X is None else _validation.points(X, minimum=1)
+        if points is not None and len(points) != len(pointers) - 1:
+            raise ValueError(f"X has {len(points)} points, but the graph has {len(pointers) - 1}.")
+        self._set(pointers, columns, squares, points)
+
+    @classmethod
+    def _make(
+        cls,
         indptr: IntArray,
         indices: IntArray,
         sqdist: Array,
         X: Array | None = None,
+        order: NDArray[np.uint32] | None = None,
+        summary: RowSummary | None = None,
+        recall: float = 1.0,
+    ) -> NeighborGraph:
+        """A graph of arrays that are known to be right."""
+        graph = cls.__new__(cls)
+        graph._set(indptr, indices, sqdist, X, order, summary, recall)
+        return graph
+
+    def _set(
+        self,
+        indptr: IntArray,
+        indices: IntArray,
+        sqdist: Array,
+        X: Array | None,
         order: NDArray[np.uint32] | None = None,
         summary: RowSummary | None = None,
         recall: float = 1.0,
@@ -85,7 +111,7 @@ class NeighborGraph:
         if (k is None) == (radius is None):
             raise ValueError("give either k (neighbours per point) or radius, not both or neither.")
         _validation.option(method, "method", ("auto", "exact", "approximate"))
-        if not 0.98 <= recall <= 1:
+        if not 0.98 <= _validation.number(recall, "recall") <= 1:
             raise ValueError(f"recall must be from 0.98 to 1; got {recall}.")
         if k is not None:
             k = _validation.count(k, "k", 1, len(X) - 1, f"There are only {len(X)} points.")
@@ -126,7 +152,8 @@ class NeighborGraph:
         if kept.all():
             return self
         indptr = offsets(np.add.reduceat(kept, self._indptr[:-1], dtype=np.int64)).astype(self._indptr.dtype)
-        return NeighborGraph(indptr, self._indices[kept], self._sqdist[kept], self._X, self._order, None, self.recall_)
+        kept_parts = indptr, self._indices[kept], self._sqdist[kept]
+        return NeighborGraph._make(*kept_parts, self._X, self._order, None, self.recall_)
 
     @classmethod
     def _finish(
@@ -145,7 +172,7 @@ class NeighborGraph:
         sqdist, m = np.empty(indices.size), len(X)
         summary = np.empty(m, np.intp), np.empty(m), np.empty(m)
         _parallel.over_rows(loops.measure, indptr, csr.unsigned(indices), X, sqdist, *summary)
-        return cls(indptr, indices, sqdist, X, order, summary, recall)
+        return cls._make(indptr, indices, sqdist, X, order, summary, recall)
 
     @classmethod
     def from_distances(cls, D: Any, X: ArrayLike | None = None) -> NeighborGraph:
@@ -156,10 +183,11 @@ class NeighborGraph:
         X: the coordinates, (m, n), needed by vector fields, anisotropy, tangent spaces and velocities.
         """
         if sp.issparse(D):
+            sparse_arrays(D)
             edges = sp.coo_array(D)
-            rows, columns, distance = edges.row, edges.col, edges.data
+            rows, columns, distance = edges.row, edges.col, _validation.as_float(edges.data, "D")
         else:
-            dense = np.asarray(D, dtype=np.float64)
+            dense = _validation.as_float(D, "D")
             if dense.ndim != 2:
                 raise ValueError(f"D must be a square matrix of distances; got shape {dense.shape}.")
             edges = dense
@@ -193,7 +221,7 @@ class NeighborGraph:
             X = _validation.points(X).copy()
             if len(X) != m:
                 raise ValueError(f"X has {len(X)} points, but D is {m} by {m}.")
-        return cls(indptr, columns.astype(dtype), distance[order] ** 2, X)
+        return cls._make(indptr, columns.astype(dtype), distance[order] ** 2, X)
 
     @property
     def n_points(self) -> int:
@@ -314,7 +342,7 @@ class NeighborGraph:
 
         A sample with fewer is an error, or, with ``pad``, is filled up with itself at distance 0.
         """
-        self._check_degrees(0 if pad else k)
+        k = self._checked_count(k, pad)
         found = np.tile(np.arange(self.n_points)[:, None], (1, k))
         distances = np.zeros((self.n_points, k))
         indices = csr.unsigned(self._indices)
@@ -326,22 +354,25 @@ class NeighborGraph:
 
         A sample with fewer is an error, or, with ``pad``, has that to its last; 0 if it has none.
         """
-        self._check_degrees(0 if pad else k)
+        k = self._checked_count(k, pad)
         out, indices = np.empty(self.n_points), csr.unsigned(self._indices)
         _parallel.over_rows(loops.kth_nearest, self._indptr, indices, self._sqdist, k, out)
         return np.sqrt(out)
 
-    def _check_degrees(self, k: int) -> None:
+    def _checked_count(self, k: int, pad: bool) -> int:
+        """k, if every sample has so many neighbours, or with ``pad`` a number that needs no more memory than they."""
+        k = _validation.count(k, "k", 1, max(self.n_points, _MOST_PADDED) if pad else None)
         degrees = np.diff(self.indptr) - 1
-        if degrees.min() < k:
+        if degrees.min() < k and not pad:
             at = int(np.argmin(degrees))
             raise GraphError(
                 f"this needs {k} neighbours per sample, but sample {at} has {degrees[at]} besides itself: "
                 f"build the graph with k ≥ {k} or a larger radius."
             )
+        return k
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return NeighborGraph, (self._indptr, self._indices, self._sqdist, self._X, None, None, self.recall_)
+        return NeighborGraph._make, (self._indptr, self._indices, self._sqdist, self._X, None, None, self.recall_)
 
     def __repr__(self) -> str:
         where = "distances only" if self.X is None else f"{self.X.shape[1]} coordinates"
@@ -350,6 +381,13 @@ class NeighborGraph:
 
 def _check_distances(rows: IntArray, columns: IntArray, distance: Array) -> None:
     bad = ~(distance >= 0) | ~np.isfinite(distance)
+    lost = (distance > _validation.LARGEST_SPAN) | ((distance > 0) & (distance < 1 / _validation.LARGEST_SPAN))
+    if lost.any() and not bad.any():
+        at = int(np.argmax(lost))
+        raise ValueError(
+            f"D[{rows[at]}, {columns[at]}] is {distance[at]:g}, whose square is no number of double precision: use "
+            "another unit of length."
+        )
     if bad.any():
         at = int(np.argmax(bad))
         raise ValueError(

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordiff import _parallel
+from ordiff._signals import deferred_interrupts
 from ordiff._validation import Array, IntArray
 from ordiff.graph import approximate
 
@@ -146,7 +147,8 @@ def _tree_within(X: Array, radius: Array, order: IntArray) -> Iterator[tuple[Int
 
 
 def _all_pairs_within(X: Array, radius: Array) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-    from sklearn.metrics.pairwise import euclidean_distances
+    with deferred_interrupts():
+        from sklearn.metrics.pairwise import euclidean_distances
 
     step = max(1, _BLOCK // len(X))
     squares = (X**2).sum(axis=1)

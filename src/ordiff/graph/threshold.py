@@ -10,6 +10,8 @@ from ordiff import _validation
 from ordiff._validation import Array
 from ordiff.graph.graph import NeighborGraph, describe_components
 
+# A factor of distances, about 1: with a much larger one all samples are neighbours.
+_LARGEST_DELTA = 1e6
 RULES = ("knn", "and", "or", "cknn")
 # Edges of the graph in which the value that would join the parts is looked for.
 _MOST_EDGES = 20_000_000
@@ -30,7 +32,8 @@ def threshold_graph(X: ArrayLike, k: int = 10, rule: str = "cknn", delta: float 
     """
     X = _validation.points(X).copy()
     k = _validation.count(k, "k", 1, len(X) - 1, f"There are only {len(X)} points.")
-    delta = _validation.positive(delta, "delta")
+    if (delta := _validation.positive(delta, "delta")) > _LARGEST_DELTA:
+        raise ValueError(f"delta must be at most {_LARGEST_DELTA:g}, it multiplies distances; got {delta:g}.")
     _validation.option(rule, "rule", RULES)
     graph = _by_rule(X, k, rule, delta)
     if graph.n_components > 1:

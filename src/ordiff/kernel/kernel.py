@@ -60,7 +60,7 @@ class Kernel:
         for name in ("noise", "noise_right", "anisotropy", "basis"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, Bandwidth | Metric):
-                object.__setattr__(self, name, np.array(value))
+                object.__setattr__(self, name, _validation.as_float(value, name).copy())
         _validation.number(self.beta, "beta")
         if self.noise_right is not None and self.beta != 1.0:
             raise ValueError("give noise_right or beta, not both: each defines the bandwidth at the far point.")
@@ -161,6 +161,7 @@ class Kernel:
         weight: w, (m,), a further positive factor at the far point (for instance the square root of a target density).
         self_weight: a positive factor on K_ii: below 1, a chain on few samples stays put less often.
         """
+        _validation.instance(graph, "graph", NeighborGraph)
         eps = _validation.positive(eps, "eps")
         alpha = _validation.number(alpha, "alpha")
         self_weight = _validation.positive(self_weight, "self_weight")
@@ -172,7 +173,7 @@ class Kernel:
         kernel = self.on(graph)
         data = kernel.transition(graph, eps, log_weight, self_weight)
         undirected = partial(_undirected, kernel, graph, eps, q.copy(), alpha, weight, self_weight)
-        op = MarkovOperator(graph, data, eps, q, sorted=True, kernel=kernel, undirected=undirected)
+        op = MarkovOperator._make(graph, data, eps, q, kernel, undirected)
         kernel._warn_of_step(graph, op)
         return op
 

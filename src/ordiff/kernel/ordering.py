@@ -59,7 +59,7 @@ class Function:
 
     def differences(self, graph: NeighborGraph, i: IntArray, j: IntArray) -> Array:
         rows, columns = i.ravel(), j.ravel()
-        values = np.asarray(self.fn(rows, columns), dtype=np.float64)
+        values = _validation.as_float(self.fn(rows, columns), "the local ordering")
         if values.shape != rows.shape:
             raise ValueError(
                 f"the local ordering must return one value per pair: it got index arrays of shape {rows.shape} and "
@@ -129,7 +129,8 @@ class Ordering:
     def __init__(
         self, values: ArrayLike, speed: ArrayLike = 1.0, scale: ArrayLike | str = 1.0, gradient: ArrayLike | None = None
     ) -> None:
-        l = _validation.nodes(values, len(np.atleast_1d(values)), "the ordering").copy()
+        l = _validation.as_float(values, "the ordering")
+        l = _validation.nodes(l, l.size, "the ordering").copy()
         self._set(Tabulated(l[None, :], np.zeros(l.size, np.uint32)), l.size, speed, scale, gradient)
 
     def _set(
@@ -146,9 +147,9 @@ class Ordering:
             raise ValueError(f'speed must be a number or an (m,) array; got {speed!r} ("gradient", "time" are scales).')
         self.form, self.n_points = form, n_points
         # copies: what is changed later outside changes nothing here
-        self.speed: ArrayLike = np.array(speed, dtype=np.float64)
-        self.scale: ArrayLike | str = scale if isinstance(scale, str) else np.array(scale, dtype=np.float64)
-        self.gradient = None if gradient is None else np.array(gradient, dtype=np.float64)
+        self.speed: ArrayLike = _validation.as_float(speed, "speed").copy()
+        self.scale: ArrayLike | str = scale if isinstance(scale, str) else _validation.as_float(scale, "scale").copy()
+        self.gradient = None if gradient is None else _validation.as_float(gradient, "gradient").copy()
 
     @classmethod
     def _make(cls, form: Any, n_points: int | None, speed: Any, scale: Any, gradient: Any) -> Ordering:

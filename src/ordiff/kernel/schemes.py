@@ -30,6 +30,8 @@ def strang(
     P^μ has the drift and the isotropic noise split·ρ²λ_min(A); P^A is driftless with the rest, ρ²(A − split·λ_min Π).
     The gradient of the ordering is not needed. Same interface as `Kernel.operator`; three sparse products a step.
     """
+    _validation.instance(kernel, "kernel", Kernel)
+    _validation.instance(graph, "graph", NeighborGraph)
     eps = _validation.positive(eps, "eps")
     split = _validation.positive(split, "split")
     if split >= 1:
@@ -66,6 +68,9 @@ def richardson(
     ``scheme`` is what is extrapolated: the kernel's operator, or `strang`; options (alpha, weight, split) go to it.
     The graph must reach far enough for the step 2ε. On random samples it amplifies the sampling noise about 1.6 times.
     """
+    _validation.instance(kernel, "kernel", Kernel)
+    _validation.instance(graph, "graph", NeighborGraph)
+    eps = _validation.positive(eps, "eps")
     q = kernel.density_on(graph, density)
     fine, coarse = (scheme(kernel, graph, step, density=q, **options) for step in (eps, 2 * eps))
     return Extrapolation(fine, coarse)

@@ -254,7 +254,7 @@ def _of_the_noise(noise: Array, steady: float) -> list[str]:
         )
     if steady > _LOOSE_LEVEL:
         reasons.append(
-            f"the level of the noise is known only to a factor of {np.exp(min(2 * steady, 7.0)):.2g} either way: drift and noise "
-            "can hardly be told apart, as happens near a steady state. See model.profile()."
+            f"the level of the noise is known only to a factor of {np.exp(min(2 * steady, 7.0)):.2g} either way: drift "
+            "and noise can hardly be told apart, as happens near a steady state. See model.profile()."
         )
     return reasons

@@ -179,7 +179,7 @@ def _start(start: Any, X: Array) -> tuple[Array, Array]:
     m, n = X.shape
     if start is None:
         raise ValueError("start is None: say where the process starts (a point, a sample's index, or several).")
-    array = np.atleast_1d(np.asarray(start))
+    array = np.atleast_1d(_validation.as_array(start, "start"))
     if array.dtype.kind == "b":
         rows = np.flatnonzero(array) if array.shape == (m,) else np.empty(0, int)
         if rows.size == 0:

@@ -47,6 +47,8 @@ _TURN = 0.35
 _WIDER = (1.0, 1.5, 2.2, 3.3, 5.0)
 # A density below this share of a uniform one is as good as none.
 DENSITY_FLOOR = 2.5e-3
+# A chain of more steps is a matter of wrong units.
+_MOST_STEPS_OF_A_CHAIN = 100_000
 # Two phases: half a step apart.
 _FRACTIONS = (0.5, 1.0)
 
@@ -55,6 +57,11 @@ def likelihood_on(
     settings: FitSettings, data: Snapshots, states: States, eps: float, local: tuple[Array, ...] = ()
 ) -> SnapshotLikelihood:
     """The likelihood of snapshots on these states, with local orderings on the edges of their graph."""
+    if data.horizon > _MOST_STEPS_OF_A_CHAIN * eps:
+        raise ValueError(
+            f"up to time {data.horizon:g} there are {data.horizon / eps:.3g} steps of {eps:g}, more than "
+            f"{_MOST_STEPS_OF_A_CHAIN:,}: check the units of the times, the horizon, and eps."
+        )
     steps = max(1, int(np.ceil(data.horizon / eps - 1e-9)))
     fractions = (1.0,) if states.are_samples else _FRACTIONS
     slices = np.concatenate([[0.0], ((np.arange(steps)[:, None] + np.array(fractions)) * eps).ravel()])

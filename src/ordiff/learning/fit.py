@@ -19,6 +19,7 @@ from ordiff import _validation
 from ordiff._validation import Array, GraphError
 from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.learning.blocks import GivenOrderings, parametrise
+from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots
 from ordiff.learning.discretise import (
     DENSITY_FLOOR,
@@ -78,14 +79,28 @@ def progress_bar(show: bool) -> Iterator[Report | None]:
         yield report
 
 
-def fit(settings: FitSettings, data: Snapshots, report: Report | None = None) -> FitResult:
-    """All four stages. An interrupt ends it with the best so far."""
+def fit(
+    settings: FitSettings, data: Snapshots, report: Report | None = None, checkpoint: Checkpoint | None = None
+) -> FitResult:
+    """All four stages. An interrupt ends it with the best so far, once there is a first solution."""
     if isinstance(settings.states, States):
         eps = data.horizon / STEPS if settings.solver.eps == "auto" else float(settings.solver.eps)
-        return learn(settings, data, settings.states, eps, report)
-    if isinstance(settings.states, SampleStates):
-        return _fit_on_samples(settings, data, report)
-    coarse = _look(settings, data, report)
+        return learn(settings, data, settings.states, eps, report, checkpoint=checkpoint)
+    designed = not isinstance(settings.states, SampleStates)
+    coarse = _look(settings if designed else settings.on_designed_states(), data, report, checkpoint)
+    if coarse.solution.interrupted:
+        return coarse
+    try:
+        refine = _fit_on_designed_states if designed else _fit_on_samples
+        return refine(settings, data, report, coarse, checkpoint)
+    except KeyboardInterrupt:
+        return replace(coarse, solution=replace(coarse.solution, interrupted=True), converged=False)
+
+
+def _fit_on_designed_states(
+    settings: FitSettings, data: Snapshots, report: Report | None, coarse: FitResult, checkpoint: Checkpoint | None
+) -> FitResult:
+    """On states as fine as noise and drift of the coarse chain ask for; twice, if those of the first ask for finer."""
     for attempt in range(2):
         if coarse.solution.interrupted:
             return coarse
@@ -95,27 +110,28 @@ def fit(settings: FitSettings, data: Snapshots, report: Report | None = None) ->
             if attempt == 0:
                 raise
             break  # states as close as the noise asks for do not reach the start: the check tells of the spacing
-        result = learn(settings, data, states, eps, report, before=coarse.chain)
+        result = learn(settings, data, states, eps, report, before=coarse.chain, checkpoint=checkpoint)
         if attempt or settings.spacing != "auto" or is_resolved(settings, data, result.chain):
             break
         coarse = result
     return result
 
 
-def _look(settings: FitSettings, data: Snapshots, report: Report | None) -> FitResult:
+def _look(
+    settings: FitSettings, data: Snapshots, report: Report | None, checkpoint: Checkpoint | None = None
+) -> FitResult:
     """A coarse chain."""
     states, eps, rho = coarse_design(settings, data)
-    return learn(settings.coarse(_COARSE_BASIS), data, states, eps, report, rho=rho, updates=1)
+    return learn(settings.coarse(_COARSE_BASIS), data, states, eps, report, rho=rho, updates=1, checkpoint=checkpoint)
 
 
-def _fit_on_samples(settings: FitSettings, data: Snapshots, report: Report | None) -> FitResult:
+def _fit_on_samples(
+    settings: FitSettings, data: Snapshots, report: Report | None, coarse: FitResult, checkpoint: Checkpoint | None
+) -> FitResult:
     """The paper's setting: the samples are the states."""
     options = settings.states
     assert isinstance(options, SampleStates)
     eps = data.horizon / STEPS if settings.solver.eps == "auto" else float(settings.solver.eps)
-    coarse = _look(settings.on_designed_states(), data, report)
-    if coarse.solution.interrupted:
-        return coarse
     _, high, drift = levels(data, coarse.chain)
     states = States.samples(
         data.X,
@@ -126,7 +142,8 @@ def _fit_on_samples(settings: FitSettings, data: Snapshots, report: Report | Non
         density=options.density,
         dimension=options.dimension,
     )
-    return learn(settings, replace(data, X=states.points), states, eps, report, before=coarse.chain)
+    at_states = replace(data, X=states.points)
+    return learn(settings, at_states, states, eps, report, before=coarse.chain, checkpoint=checkpoint)
 
 
 def learn(
@@ -139,6 +156,7 @@ def learn(
     before: FittedChain | None = None,
     rho: float | None = None,
     updates: int = 3,
+    checkpoint: Checkpoint | None = None,
 ) -> FitResult:
     """Maximum likelihood on these states, from what was learned before; ``updates`` of the strengths, 1 for a look."""
     usable = _UsableSamples.of(data, states, eps)
@@ -155,7 +173,7 @@ def learn(
     if before is not None:
         a = _within_reach(problem, a, nowhere)
     evaluations = Evaluations(report)
-    solution, converged = _optimum(settings, problem, a, evaluations, updates)
+    solution, converged = _optimum(settings, problem, a, evaluations, updates, checkpoint)
     dynamics = solution.parameters.dynamics(solution.a)
     lost = np.flatnonzero(usable.kept)[likelihood.per_sample(dynamics) < nowhere]
     if updates > 1 and lost.size == usable.kept.sum() and not solution.interrupted:
@@ -272,14 +290,19 @@ def _auto_blocks(smoothness: Smoothness, parameters: Parameters) -> tuple[bool, 
 
 
 def _optimum(
-    settings: FitSettings, problem: PenalisedLikelihood, a: Array, evaluations: Evaluations, updates: int
+    settings: FitSettings,
+    problem: PenalisedLikelihood,
+    a: Array,
+    evaluations: Evaluations,
+    updates: int,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[Solution, bool]:
     """The optimum, and whether it is one. An interrupt leaves the best so far."""
     p, solver = problem.parameters, settings.solver
     curvature = p.size <= _MOST_COEFFICIENTS and not {"eps", "density", "scale"} & settings.learn
     solution = optimise(
         problem, a, evaluations, auto=_auto_blocks(settings.smoothness, p), max_iter=solver.max_iter, tol=solver.tol,
-        updates=updates, curvature=curvature,
+        updates=updates, curvature=curvature, checkpoint=checkpoint,
     )  # fmt: skip
     converged = solution.decrement < _CONVERGED and not solution.interrupted
     if solution.interrupted or updates == 1 or p.size == 1:

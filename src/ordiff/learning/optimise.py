@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
 from ordiff._validation import Array
+from ordiff.learning.checkpoint import Checkpoint, Round
 from ordiff.learning.likelihood import SnapshotLikelihood
 from ordiff.learning.parameters import Parameters
 from ordiff.learning.scores import scores
@@ -225,17 +226,29 @@ def optimise(
     tol: float = 1e-9,
     updates: int = 3,
     curvature: bool = True,
+    checkpoint: Checkpoint | None = None,
 ) -> Solution:
     """The optimum from a; ``auto`` says of each block whether its strength is to be chosen, by so many updates.
 
     curvature: use the Fisher information (False: penalties alone, for values in their thousands).
+    checkpoint: where every round is kept, and gone on from.
     """
-    solution = Solution(a, problem, np.inf)
+    solution, first = Solution(a, problem, np.inf), 0
+    before = None if checkpoint is None else checkpoint.next_chain()
     try:
         if not curvature:
             return _first_order_optimum(problem, a, evaluations, max_iter, tol)
-        matrix, n_updates = first_metric(problem, a), updates if any(auto) else 0
-        for round_ in range(n_updates + 2):
+        n_updates = updates if any(auto) else 0
+        if before is None:
+            matrix = first_metric(problem, a)
+        else:
+            a, first = before.a, before.number
+            problem = replace(problem, parameters=problem.parameters.with_strengths(before.strengths))
+            solution = solution_at(problem, a, evaluations)
+            if before.done:
+                return solution
+            matrix = problem.curvature(solution.fisher, a)
+        for round_ in range(first, n_updates + 2):
             # the first metric knows only the penalties: no need to go all the way in it
             a, loss = minimise(problem, a, matrix, evaluations, min(max_iter, 100) if round_ == 0 else max_iter, tol)
             solution = solution_at(problem, a, evaluations, loss)
@@ -244,9 +257,13 @@ def optimise(
                 parameters = updated_strengths(problem.parameters, a, solution.covariance, problem.n_samples, auto)
                 changed = parameters is not problem.parameters
                 problem = replace(problem, parameters=parameters)
+            done = round_ == n_updates + 1 or (not changed and solution.decrement < _NATS)
+            if checkpoint is not None:
+                strengths = tuple(float(block.strength) for block in problem.parameters.blocks)
+                checkpoint.keep(Round(round_ + 1, a, strengths, done))
             if changed:
                 evaluations.restart()
-            elif solution.decrement < _NATS:
+            elif done:
                 break
             matrix = problem.curvature(solution.fisher, a)
         return solution

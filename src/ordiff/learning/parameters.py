@@ -107,6 +107,11 @@ class Parameters:
         """The unit of every coefficient, (K,)."""
         return np.repeat([block.unit for block in self.blocks], [part.stop - part.start for part in self.slices])
 
+    def with_strengths(self, strengths: tuple[float, ...]) -> Parameters:
+        """The same with these strengths of the blocks' penalties."""
+        blocks = zip(self.blocks, strengths, strict=True)
+        return replace(self, blocks=tuple(replace(block, strength=strength) for block, strength in blocks))
+
     def dynamics(self, a: Array) -> Dynamics:
         """The dynamics of these coefficients."""
         new: dict[str, Any] = {

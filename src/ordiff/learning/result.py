@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from ordiff import _validation
 from ordiff._parallel import cached_property
 from ordiff._validation import Array
-from ordiff.graph.search import query_tree
 from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
@@ -162,21 +159,10 @@ class FittedChain:
             f"steps of {self.dynamics.eps:.4g}{time}."
         )
 
-    def states_of(self, members: dict[Any, Any], samples: Array) -> list[Any]:
-        """The states of each set of samples: those to which one of it is the nearest, or, if there is none, the
-        nearest."""
-        states, fate = self.states, np.full(len(samples), -1)
-        for k, rows in enumerate(members.values()):
-            fate[rows] = k
-        of_state = fate[query_tree(cKDTree(samples), states.points, 1)[1]]
-        for k, (name, rows) in enumerate(members.items()):
-            if not (of_state == k).any():
-                near = np.unique(states.nearest(samples[rows]))
-                near = near[of_state[near] < 0]
-                if near.size == 0:
-                    raise ValueError(f"terminal set {name!r} is too small: no state of the chain lies in it.")
-                of_state[near] = k
-        return [np.flatnonzero(of_state == k) for k in range(len(members))]
+    @property
+    def step(self) -> float:
+        """The time step of a simulation."""
+        return self.dynamics.eps
 
     def local_differences(self) -> tuple[Array, ...]:
         """Δl of the local orderings on the edges of the states, (E,) each."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ordiff import _validation
+from ordiff._signals import deferred_interrupts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +22,8 @@ COLOURS = {"displacement": RED, "symmetric": ORANGE, "projected": PURPLE, "covar
 def require() -> type[Figure]:
     """matplotlib's Figure, or an error that says what to install."""
     try:
-        from matplotlib.figure import Figure
+        with deferred_interrupts():
+            from matplotlib.figure import Figure
     except ImportError:
         raise _validation.missing_extra("matplotlib", "plot", "drawing") from None
     return Figure

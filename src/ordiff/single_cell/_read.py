@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ordiff import _validation
+from ordiff._signals import deferred_interrupts
 from ordiff._validation import Array
 from ordiff.single_cell._key import EMBEDDINGS, GENES, PCA
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 def read_arrays(path: Any) -> tuple[dict[str, Any], Array | None, list[str]]:
     """What an h5ad file holds, as arrays: obs columns and obsm by their names, X (dense), and the names of genes."""
     try:
-        from anndata import read_h5ad
+        with deferred_interrupts():
+            from anndata import read_h5ad
     except ImportError:
         raise _validation.missing_extra("anndata", "single-cell", "reading h5ad") from None
     data = read_h5ad(path)
@@ -32,7 +34,8 @@ def read_arrays(path: Any) -> tuple[dict[str, Any], Array | None, list[str]]:
 def check_anndata(adata: Any) -> Any:
     """The AnnData object, in memory or backed by a file."""
     try:
-        from anndata import AnnData
+        with deferred_interrupts():
+            from anndata import AnnData
     except ImportError:
         raise _validation.missing_extra("anndata", "single-cell", "ordiff.single_cell") from None
     if not isinstance(adata, AnnData):
