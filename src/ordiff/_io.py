@@ -20,7 +20,7 @@ from ordiff.learning.settings import GROUPS, DesignedStates, SampleStates
 from ordiff.states import States
 
 # The layout of files.
-_FORMAT = 3
+_FORMAT = 4
 _KIND = "ordiff.SnapshotSDE"
 _OF_STATES = ("spacing", "dimension", "radius", "are_samples")
 _SEVERAL = ("orderings", "slopes", "local_slopes")
@@ -38,6 +38,8 @@ def write(
     }  # fmt: skip
     for name in _SEVERAL:
         members |= {f"dynamics.{name}.{k}": value for k, value in enumerate(getattr(d, name))}
+    if chain.rotation is not None:
+        members["chain.rotation"] = chain.rotation
     members |= {f"chain.local.{k}": values for k, values in enumerate(chain.local_differences())}
     meta = {
         "format": _FORMAT, "kind": _KIND, "settings": _plain_settings(settings),
@@ -86,7 +88,7 @@ def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
         meta["self_weight"],
     )  # fmt: skip
     given = tuple(Ordering.local(_StoredDifferences(graph.matrix(edges))) for edges in several("chain.local"))
-    return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"])
+    return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"], members.get("chain.rotation"))
 
 
 def coordinate_arrays(coordinates: LinearCoordinates) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """A fit from snapshots to dynamics, in four stages.
 
-*Look*: a coarse chain of few states and few functions finds how large noise and drift are. *Design*: the step, the
-spacing of the states and the radius of their graph follow from them. *Learn*: maximum likelihood on these states, with
-smoothness by empirical Bayes. *Read*: the fields, corrected for the length of the step, and their covariance.
+*Look*: a coarse chain of few states and few functions finds how large noise and drift are, and whether the drift
+turns. *Design*: the step, the spacing of the states and the radius of their graph follow from them. *Learn*: maximum
+likelihood on these states, with smoothness by empirical Bayes. *Read*: the fields, corrected for the length of the
+step, and their covariance.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ordiff.learning.discretise import (
     levels,
     likelihood_on,
 )
+from ordiff.learning.evidence import log_evidence
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.marginal import marginal_newton_step, maximize_marginal
 from ordiff.learning.optimise import (
@@ -45,6 +47,15 @@ from ordiff.learning.optimise import (
 from ordiff.learning.parameters import Parameters
 from ordiff.learning.penalties import ActionPenalty
 from ordiff.learning.result import FitResult, FittedChain, read_ordering
+from ordiff.learning.rotation import (
+    RotationEvidence,
+    StreamFunctions,
+    read_general,
+    score_test,
+    strengths_of,
+    with_rotation,
+    with_strengths,
+)
 from ordiff.learning.settings import FitSettings, SampleStates, Smoothness
 from ordiff.states import States
 
@@ -56,6 +67,9 @@ _FEWEST_SAMPLES = 5
 _MOST_COEFFICIENTS = 1500
 # An optimum: a Newton step would gain fewer nats than this over all samples.
 _CONVERGED = 0.5
+# A rotation is worth its parameters when it is so many nats more likely; on the coarse chain, whose errors are larger,
+# it is taken only if that is clear, and else tried again on the final one.
+_WORTH, _CLEAR = 3.0, 12.0
 
 
 @contextmanager
@@ -94,7 +108,7 @@ def fit(settings: FitSettings, data: Snapshots, report: Report | None = None) ->
             if attempt == 0:
                 raise
             break  # states as close as the noise asks for do not reach the start: the check tells of the spacing
-        result = learn(settings, data, states, eps, report, before=coarse.chain)
+        result = learn(settings, data, states, eps, report, before=coarse)
         if attempt or settings.spacing != "auto" or is_resolved(settings, data, result.chain):
             break
         coarse = result
@@ -125,7 +139,7 @@ def _fit_on_samples(settings: FitSettings, data: Snapshots, report: Report | Non
         density=options.density,
         dimension=options.dimension,
     )
-    return learn(settings, replace(data, X=states.points), states, eps, report, before=coarse.chain)
+    return learn(settings, replace(data, X=states.points), states, eps, report, before=coarse)
 
 
 def learn(
@@ -135,7 +149,7 @@ def learn(
     eps: float,
     report: Report | None,
     *,
-    before: FittedChain | None = None,
+    before: FitResult | None = None,
     rho: float | None = None,
     updates: int = 3,
 ) -> FitResult:
@@ -145,8 +159,16 @@ def learn(
     given = GivenOrderings.of(settings, data, states)
     likelihood = likelihood_on(settings, used, states, eps, given.differences(states.graph))
     rho = first_noise(settings, data, states.dimension) if rho is None else rho
-    parameters, a = parametrise(settings, data, states, eps, given, before, rho, coarse=updates == 1)
+    chain = None if before is None else before.chain
+    parameters, a = parametrise(settings, data, states, eps, given, chain, rho, coarse=updates == 1)
     problem = PenalisedLikelihood(likelihood, parameters, used.weights)
+    streams = _streams(settings, states, given, coarse=updates == 1)
+    turned = None if before is None or streams is None else before.chain.rotation
+    if streams is not None and turned is not None:
+        assert before is not None
+        w = before.chain.states.observe(states.points) @ before.chain.own_rotation
+        problem, a = with_rotation(problem, streams, states, a, _level(parameters.base), w)
+        problem = strengths_of(problem, before.solution.parameters)
     if settings.smoothness.action > 0:
         tangents = TangentSpaces.fit(states.graph, usual_neighbors(states.graph, 12), dimension=states.dimension)
         problem = replace(problem, action=ActionPenalty(tangents), action_strength=float(settings.smoothness.action))
@@ -154,7 +176,12 @@ def learn(
     if before is not None:
         a = _within_reach(problem, a, nowhere)
     evaluations = Evaluations(report)
-    solution, converged = _optimum(settings, problem, a, evaluations, updates)
+    solution, converged, evidence = _optimum(
+        settings, problem, a, evaluations, updates, None if turned is not None else streams, states
+    )
+    if turned is not None:
+        assert before is not None
+        evidence = before.rotation
     dynamics = solution.parameters.dynamics(solution.a)
     lost = np.flatnonzero(usable.kept)[likelihood.per_sample(dynamics) < nowhere]
     if updates > 1 and lost.size == usable.kept.sum() and not solution.interrupted:
@@ -163,7 +190,7 @@ def learn(
             "they are counted from the start."
         )
     return FitResult(
-        chain=FittedChain(states, dynamics, given.local, _ordering(settings, states, dynamics, given), settings.alpha),
+        chain=_chain(settings, states, dynamics, given, streams),
         solution=solution,
         losses=tuple(evaluations.losses),
         converged=converged,
@@ -171,7 +198,43 @@ def learn(
         early=np.flatnonzero(usable.early & ~usable.far & data.one_start),
         used=usable.kept,
         sampled=_sampled(likelihood.observation.places, used.weights),
+        rotation=evidence,
     )
+
+
+def _chain(
+    settings: FitSettings, states: States, dynamics: Dynamics, given: GivenOrderings, streams: StreamFunctions | None
+) -> FittedChain:
+    """The chain, with its fields corrected for the length of the step."""
+    n_given = len(given.local)
+    if streams is None or len(dynamics.local_slopes) == n_given:
+        ordering, rotation = _ordering(settings, states, dynamics, given), None
+    else:
+        w = np.stack(dynamics.local_slopes[n_given:], axis=1)
+        ordering, rotation = read_general(states, dynamics, w, streams)
+    return FittedChain(states, dynamics, given.local, ordering, settings.alpha, rotation)
+
+
+def _streams(settings: FitSettings, states: States, given: GivenOrderings, coarse: bool) -> StreamFunctions | None:
+    """The stream functions of a drift that turns, if it is asked for: beside a known phase only when it is demanded."""
+    learned = settings.learn
+    if settings.drift == "gradient" or "ordering" not in learned or {"eps", "density", "scale"} & learned:
+        return None
+    if settings.drift == "auto" and (given.local or settings.smoothness.basis is None):
+        return None
+    streams = StreamFunctions.on(states, coarse)
+    if streams is None and settings.drift == "general" and states.dimension > 1:
+        raise ValueError(
+            f'drift="general" needs designed states in 2 or 3 flat dimensions; these have {states.points.shape[1]} '
+            f'coordinates and dimension {states.dimension}: use drift="gradient", a given Ordering.local or '
+            "Ordering.field, or fewer components."
+        )
+    return streams
+
+
+def _level(dynamics: Dynamics) -> float:
+    """The geometric mean of the noise."""
+    return float(np.exp(np.log(dynamics.noise).mean()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,26 +309,37 @@ def _within_reach(problem: PenalisedLikelihood, a: Array, nowhere: float) -> Arr
 
 def _auto_blocks(smoothness: Smoothness, parameters: Parameters) -> tuple[bool, ...]:
     """Whether the strength of each block is to be chosen; that of values is the paper's."""
+    own = {"noise": smoothness.noise, "rotation": smoothness.rotation}
     return tuple(
-        (smoothness.noise if block.target == "noise" else smoothness.ordering) == "auto"
+        own.get(block.target, smoothness.ordering) == "auto"
         and (block.relative is not None or (block.penalty is not None and block.penalty.ndim == 1))
         for block in parameters.blocks
     )
 
 
 def _optimum(
-    settings: FitSettings, problem: PenalisedLikelihood, a: Array, evaluations: Evaluations, updates: int
-) -> tuple[Solution, bool]:
-    """The optimum, and whether it is one. An interrupt leaves the best so far."""
+    settings: FitSettings,
+    problem: PenalisedLikelihood,
+    a: Array,
+    evaluations: Evaluations,
+    updates: int,
+    streams: StreamFunctions | None,
+    states: States,
+) -> tuple[Solution, bool, RotationEvidence | None]:
+    """The optimum, whether it is one, and what is to be said of a rotation that was tried with the ``streams``. An
+    interrupt leaves the best so far."""
     p, solver = problem.parameters, settings.solver
     curvature = p.size <= _MOST_COEFFICIENTS and not {"eps", "density", "scale"} & settings.learn
     solution = optimise(
         problem, a, evaluations, auto=_auto_blocks(settings.smoothness, p), max_iter=solver.max_iter, tol=solver.tol,
         updates=updates, curvature=curvature,
     )  # fmt: skip
+    evidence = None
+    if streams is not None and curvature and not solution.interrupted:
+        solution, evidence = _turned(settings, solution, streams, states, evaluations, updates)
     converged = solution.decrement < _CONVERGED and not solution.interrupted
     if solution.interrupted or updates == 1 or p.size == 1:
-        return solution, converged
+        return solution, converged, evidence
     try:
         if converged and solver.n_starts > 1:
             solution, converged = _confirmed(settings, solution, evaluations, curvature)
@@ -274,7 +348,37 @@ def _optimum(
             converged = converged and solution.decrement < _CONVERGED
     except KeyboardInterrupt:
         solution = replace(solution, interrupted=True)
-    return solution, converged and not solution.interrupted
+    return solution, converged and not solution.interrupted, evidence
+
+
+def _turned(
+    settings: FitSettings,
+    solution: Solution,
+    streams: StreamFunctions,
+    states: States,
+    evaluations: Evaluations,
+    updates: int,
+) -> tuple[Solution, RotationEvidence]:
+    """The solution with a rotation beside the gradient, if that is demanded or the samples ask for it."""
+    demanded, worth = settings.drift == "general", _CLEAR if updates == 1 else _WORTH
+    try:
+        level = _level(solution.parameters.dynamics(solution.a))
+        problem, a = with_rotation(solution.problem, streams, states, solution.a, level)
+        nats, problem = score_test(problem, a, evaluations)
+        if settings.smoothness.rotation != "auto":
+            problem = with_strengths(problem, np.full(2, float(settings.smoothness.rotation)))
+        if nats < worth and not demanded:
+            return solution, RotationEvidence(nats, False)
+        evaluations.restart()
+        auto = _auto_blocks(settings.smoothness, problem.parameters)
+        solver = settings.solver
+        general = optimise(problem, a, evaluations, auto=auto, max_iter=solver.max_iter, tol=solver.tol, updates=updates)
+    except KeyboardInterrupt:
+        return replace(solution, interrupted=True), RotationEvidence(0.0, False)
+    nats = log_evidence(general) - log_evidence(solution)
+    if nats < worth and not demanded:
+        return solution, RotationEvidence(nats, False)
+    return general, RotationEvidence(nats, True)
 
 
 def _marginal_noise(solution: Solution, evaluations: Evaluations, tol: float) -> Solution:
@@ -316,6 +420,6 @@ def _elsewhere(solution: Solution, rng: np.random.Generator) -> Array:
     for block, part in zip(p.blocks, p.slices, strict=True):
         if block.target == "ordering":
             a[part] *= rng.uniform(0.3, 0.7)
-        elif block.basis is not None:
+        elif block.positive and block.basis is not None:
             a[part.start] += rng.choice([-0.4, 0.4])
     return a

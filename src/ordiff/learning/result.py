@@ -15,6 +15,7 @@ from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
 from ordiff.learning.optimise import Solution
+from ordiff.learning.rotation import RotationEvidence, displacements
 from ordiff.learning.transition import ChainPattern, TransitionParameters
 from ordiff.operator import MarkovOperator
 from ordiff.states import States
@@ -25,16 +26,18 @@ _STEEPEST = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """The coefficients of ordering and log noise in functions of the states, with their covariance.
+    """The coefficients of ordering, rotation and log noise in functions of the states, with their covariance.
 
     A basis is None when the field has none (then nothing is known of its deviation), and of no columns when it was not
-    learned.
+    learned. That of a rotation is (d N, K), coordinate after coordinate, or None when there is no rotation.
     """
 
     ordering_basis: Array | None  # (N, K)
     noise_basis: Array | None
     ordering_covariance: Array | None  # (K, K)
     noise_covariance: Array | None
+    rotation_basis: Array | None = None
+    drift_covariance: Array | None = None  # of the coefficients of ordering and rotation together
 
     @classmethod
     def of(cls, solution: Solution) -> Posterior:
@@ -47,14 +50,42 @@ class Posterior:
             else:
                 found.append((part[0].basis, None if C is None else C[part[1], part[1]]))
         (l_basis, l_covariance), (n_basis, n_covariance) = found
-        return cls(l_basis, n_basis, l_covariance, n_covariance)
+        turned, along = (solution.parameters.part(target) for target in ("rotation", "ordering"))
+        if turned is None or along is None or C is None:
+            return cls(l_basis, n_basis, l_covariance, n_covariance)
+        both = np.r_[along[1], turned[1]]
+        return cls(l_basis, n_basis, l_covariance, n_covariance, turned[0].basis, C[np.ix_(both, both)])
 
-    def drift_deviations(self, slopes: list[sp.csr_array], back: Array | None) -> Array:
-        """Standard deviations of the gradient of the ordering, (m, n), from its weights along each coordinate; ``back``
-        (q, n): from these coordinates to others."""
+    def drift_deviations(self, B: sp.csr_array, slopes: list[sp.csr_array], back: Array | None) -> Array:
+        """Standard deviations of the drift, (m, n): the gradient of the ordering, from its weights along each
+        coordinate, and the rotation, from weights B; ``back`` (q, n): from these coordinates to others."""
         if back is not None:
             slopes = [sp.csr_array(sum(w * G for w, G in zip(row, slopes, strict=True))) for row in back.T]
-        return np.stack([_deviation(G, self.ordering_basis, self.ordering_covariance, None) for G in slopes], axis=1)
+        turned = self._rotations(B, back)
+        if turned is None:
+            along = [_deviation(G, self.ordering_basis, self.ordering_covariance, None) for G in slopes]
+            return np.stack(along, axis=1)
+        assert self.drift_covariance is not None
+        both = [np.hstack([G @ self.ordering_basis, U]) for G, U in zip(slopes, turned, strict=True)]
+        return np.stack([_spread(R, self.drift_covariance) for R in both], axis=1)
+
+    def rotation_deviations(self, B: sp.csr_array, back: Array | None, n: int) -> Array:
+        """Those of the rotation alone, (m, n); 0 where there is none."""
+        turned = self._rotations(B, back)
+        if turned is None:
+            return np.zeros((B.shape[0], n))
+        assert self.drift_covariance is not None
+        K = turned[0].shape[1]
+        return np.stack([_spread(U, self.drift_covariance[-K:, -K:]) for U in turned], axis=1)
+
+    def _rotations(self, B: sp.csr_array, back: Array | None) -> list[Array] | None:
+        """Fields of the rotation's coefficients at observations B, (m, K) for each coordinate."""
+        if self.rotation_basis is None:
+            return None
+        parts = self.rotation_basis.reshape(-1, B.shape[1], self.rotation_basis.shape[1])
+        if back is not None:
+            parts = np.einsum("qn,qik->nik", back, parts)
+        return [B @ U for U in parts]
 
     def deviations(self, B: sp.csr_array, start: Array) -> tuple[Array, Array]:
         """Standard deviations at observations B: of the ordering against the start, and of log noise, as if it had no
@@ -71,6 +102,11 @@ def _deviation(B: sp.csr_array, U: Array | None, C: Array | None, start: Array |
     R = B @ U
     if start is not None:
         R = R - start @ U
+    return _spread(R, C)
+
+
+def _spread(R: Array, C: Array) -> Array:
+    """√(R C Rᵀ)_ii, (m,)."""
     return np.sqrt(np.maximum(np.einsum("ij,ij->i", R @ C, R), 0.0))
 
 
@@ -83,6 +119,7 @@ class FittedChain:
     given: tuple[Ordering, ...]  # the local orderings
     ordering: Array  # (N,) corrected for the length of the step, 0 at the start
     alpha: float
+    rotation: Array | None = None  # (N, d) the drift beside the gradients, corrected in the same way
 
     @cached_property
     def operator(self) -> MarkovOperator:
@@ -91,8 +128,10 @@ class FittedChain:
         orderings = [Ordering(l, speed=s) for l, s in zip(d.orderings, d.slopes, strict=True)]
         orderings += [
             Ordering._make(o.form, o.n_points, s, 1.0, o.gradient)
-            for o, s in zip(self.given, d.local_slopes, strict=True)
+            for o, s in zip(self.given, d.local_slopes, strict=False)
         ]
+        if self.rotation is not None:
+            orderings.append(Ordering.field(self.own_rotation))
         kernel = Kernel(orderings, noise=d.noise, dimension=self.states.dimension)
         q = 1 / self.states.volumes
         weight = None if d.log_weight is None else np.exp(d.log_weight + self.alpha * np.log(q))
@@ -121,18 +160,29 @@ class FittedChain:
         for k, (l, s) in enumerate(zip(d.orderings, d.slopes, strict=True)):
             values = self.ordering if k == 0 else l
             total += (B @ s)[:, None] * np.stack([G @ values for G in slopes], axis=1)
-        for o, s in zip(self.given, d.local_slopes, strict=True):
+        for o, s in zip(self.given, d.local_slopes, strict=False):
             total += B @ (s[:, None] * o.gradient_on(states.graph, states.dimension))
-        return total
+        return total if self.rotation is None else total + B @ self.rotation
+
+    @property
+    def own_rotation(self) -> Array:
+        """The rotation of the chain's steps, (N, d): the local slopes after those of the given orderings."""
+        return np.stack(self.dynamics.local_slopes[len(self.given) :], axis=1)
 
     def local_differences(self) -> tuple[Array, ...]:
-        """Δl of the local orderings on the edges of the states, (E,) each."""
+        """Δl of the given local orderings on the edges of the states, (E,) each."""
         return tuple(ordering.edge_differences(self.states.graph) for ordering in self.given)
+
+    def edge_differences(self) -> tuple[Array, ...]:
+        """Those that all local slopes belong to: of given orderings, and of the coordinates for a rotation."""
+        turned = () if self.rotation is None else displacements(self.states.graph)
+        return (*self.local_differences(), *turned)
 
     def speeds(self) -> Array:
         """The mean speed of every ordering."""
         v = self.states.volumes
-        return np.array([np.average(s, weights=v) for s in (*self.dynamics.slopes, *self.dynamics.local_slopes)])
+        slopes = (*self.dynamics.slopes, *self.dynamics.local_slopes[: len(self.given)])
+        return np.array([np.average(s, weights=v) for s in slopes])
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +197,7 @@ class FitResult:
     early: NDArray[np.intp]  # seen before the first step, and not used
     used: NDArray[np.bool_]  # (m,) the samples that were learned from
     sampled: Array  # (N,) how much the samples see of each state, on average
+    rotation: RotationEvidence | None = None  # None: a rotation was not asked for, or cannot be
 
     @property
     def likelihood(self) -> SnapshotLikelihood:
