@@ -183,7 +183,7 @@ def learn(
         assert before is not None
         evidence = before.rotation
     dynamics = solution.parameters.dynamics(solution.a)
-    lost = np.flatnonzero(usable.kept)[likelihood.per_sample(dynamics) < nowhere]
+    lost = np.flatnonzero(usable.kept)[solution.problem.likelihood.per_sample(dynamics) < nowhere]
     if updates > 1 and lost.size == usable.kept.sum() and not solution.interrupted:
         raise ValueError(
             f"the process reaches none of the {lost.size} samples: check the start, the units of the times, and that "
