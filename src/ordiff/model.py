@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ordiff import _io, _validation
 from ordiff._parallel import one_blas_thread
+from ordiff._summary import summary, warn_of_fit
 from ordiff._validation import Array
 from ordiff.fields import Moments, local_moments
 from ordiff.graph.search import query_tree
@@ -175,7 +176,7 @@ class SnapshotSDE(BaseEstimator):
         with progress_bar(self.progress) as report, one_blas_thread():
             result = fit(settings, data, report)
             self._read(settings, data, result)
-        _warn_of_fit(self)
+        warn_of_fit(self)
         return self
 
     def _read(self, settings: FitSettings, data: Snapshots, result: FitResult) -> None:
@@ -202,7 +203,9 @@ class SnapshotSDE(BaseEstimator):
         self.noise_std_ = self.noise_ * self.log_noise_std_
         places, slopes = chain.states.polynomials(data.X)
         self.drift_std_ = result.posterior.drift_deviations(places, slopes, self.coordinates_.back)
-        self.rotation_std_ = result.posterior.rotation_deviations(places, self.coordinates_.back, self._samples.shape[1])
+        self.rotation_std_ = result.posterior.rotation_deviations(
+            places, self.coordinates_.back, self._samples.shape[1]
+        )
         self.check_ = check_fit(result, data, self.noise_, self._level_deviation)
 
     @property
@@ -346,41 +349,24 @@ class SnapshotSDE(BaseEstimator):
             out[inside] = np.arange(len(sets)) == fate
         return out / out.sum(axis=1, keepdims=True)
 
+    def rotation_share(self) -> float:
+        """The share of the squared drift that turns: Σ‖w‖²/Σ(‖w‖² + ‖∇l‖²) over the samples, from 0 to 1."""
+        check_is_fitted(self)
+        turning, along = (self.rotation_**2).sum(), ((self.drift_ - self.rotation_) ** 2).sum()
+        return float(turning / (turning + along)) if turning > 0 else 0.0
+
+    def predict_rotation(self, X: ArrayLike) -> Array:
+        """The part of the drift that turns at points (p, n); 0 when the drift is a gradient."""
+        points = self._points(X)
+        turned = self._chain.rotation
+        return self.coordinates_.vectors(
+            np.zeros_like(points) if turned is None else self.states_.observe(points) @ turned
+        )
+
     def summary(self, length: str = "", time: str = "") -> str:
         """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known."""
         check_is_fitted(self)
-        T, per_time, per_root_time = "", "", ""
-        if time:
-            over = f" {length}/" if length else " per "
-            T, per_time, per_root_time = f" {time}", f"{over}{time}", f"{over}√{time}"
-        low, middle, high = np.quantile(self.noise_, [0.05, 0.5, 0.95])
-        drift = float(np.median(np.linalg.norm(self.drift_, axis=1)))
-        spread = self._level_deviation
-        lines = [
-            str(self.check_),
-            f"{len(self.ordering_)} samples in {self.n_features_in_} coordinates, "
-            + (f"learned in {self._data.X.shape[1]} components of them, " if self.coordinates_.reduced else "")
-            + f"horizon {self.horizon_:.4g}{T}.",
-            f"Chain: {len(self.states_.points)} {'samples' if self.states_.are_samples else 'designed states'} of "
-            f"dimension {self.states_.dimension}, {self.graph_.n_edges // self.graph_.n_points} neighbours each, "
-            f"steps of {self.eps_:.4g}{T}.",
-            f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g}{per_root_time}"
-            + (
-                f"; its level is known to ±{200 * spread:.0f}% (two standard deviations)."
-                if spread > 0 and self.check_.trusted
-                else "."
-            )
-            if isinstance(self.noise, str)
-            else f"Noise: {middle:.4g}{per_root_time}, as given.",
-            f"Drift: median {drift:.4g}{per_time}; the ordering spans {np.ptp(self.ordering_):.4g}.",
-            f"Loss {self.loss_:.6g} after {self.n_iter_} evaluations; "
-            + ("converged." if self.converged_ else "NOT converged."),
-        ]
-        if self.unreached_.size:
-            lines.append(f"Samples that the process does not reach: {_some(self.unreached_)}.")
-        if self.early_.size:
-            lines.append(f"Samples seen before the first step, and not used: {self.early_.size}.")
-        return "\n".join(lines)
+        return summary(self, length, time)
 
     # ------------------------------------------------------------------------------------ files
 
@@ -416,29 +402,11 @@ def _states_of(members: dict[Any, Any], samples: Array, states: States) -> list[
     return [np.flatnonzero(of_state == k) for k in range(len(members))]
 
 
-def _some(indices: Any, most: int = 5) -> str:
-    named = ", ".join(str(int(i)) for i in indices[:most])
-    return named + (f" and {len(indices) - most} more" if len(indices) > most else "")
-
-
-def _warn_of_fit(model: SnapshotSDE) -> None:
-    """Say what the data cannot tell: the first reason why the fit is not trusted, and samples that do not count."""
-    reasons = model.check_.reasons
-    if reasons:
-        more = f" ({len(reasons) - 1} more: see model.check_)" if len(reasons) > 1 else ""
-        _validation.warn(f"this fit is not trusted: {reasons[0]}{more}")
-    if model.unreached_.size:
-        _validation.warn(
-            f"the process does not reach {model.unreached_.size} of {len(model.ordering_)} samples "
-            f"({_some(model.unreached_)}): they hardly count in the fit. Check whether they are outliers."
-        )
-
-
 # ------------------------------------------------------------------------------------------- one file
 
 # Fitted attributes that a file holds: arrays, and numbers.
-_ARRAYS = ("ordering_", "noise_", "drift_", "drift_std_", "rotation_", "rotation_std_", "speed_", "ordering_std_", "log_noise_std_", "noise_std_",
-           "history_", "unreached_", "early_")  # fmt: skip
+_ARRAYS = ("ordering_", "noise_", "drift_", "drift_std_", "rotation_", "rotation_std_", "speed_", "ordering_std_",
+           "log_noise_std_", "noise_std_", "history_", "unreached_", "early_")  # fmt: skip
 _NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_features_in_", "smooth_ordering_",
             "smooth_noise_", "rotation_nats_", "_level_deviation")  # fmt: skip
 

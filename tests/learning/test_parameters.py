@@ -40,7 +40,7 @@ def test_gradient(chain, target: str, kind: str) -> None:
     assert gradient @ u == pytest.approx(slope, rel=1e-6, abs=1e-10)
 
 
-@pytest.mark.parametrize("target", ["ordering", "noise", "speed", "local_speed"])
+@pytest.mark.parametrize("target", ["ordering", "rotation", "noise", "speed", "local_speed"])
 def test_scores_are_the_gradient_sample_by_sample(chain, target: str) -> None:
     parameters, a = make(chain.base, target, "basis")
     problem = PenalisedLikelihood(chain.likelihood, parameters, np.ones(chain.n))

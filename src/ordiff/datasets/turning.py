@@ -30,7 +30,13 @@ def _turning_problem(
 
 
 def _simulated(
-    name: str, m: int, random_state: Seed, drift: FieldFunction, noise: FieldFunction, start: list[float], horizon: float
+    name: str,
+    m: int,
+    random_state: Seed,
+    drift: FieldFunction,
+    noise: FieldFunction,
+    start: list[float],
+    horizon: float,
 ) -> Problem:
     """m snapshots of dx = μ dt + ρ dW from a point, at times uniform on [0, horizon]."""
     rng = np.random.default_rng(random_state)
@@ -65,7 +71,8 @@ def linear(
         if value.shape != (n, n):
             raise ValueError(f"{name} must be {n} × {n} for a start of {n} coordinates; got shape {value.shape}.")
     t = np.asarray(times, dtype=np.float64)
-    t = UniformTimes(float(t)).sample(_validation.count(m, "m", 2), rng) if t.ndim == 0 else t
+    horizon = float(t.max())
+    t = UniformTimes(horizon).sample(_validation.count(m, "m", 2), rng) if t.ndim == 0 else t
     values, V = np.linalg.eig(M)
     inverse = np.linalg.inv(V)
     rates = values[:, None] + values
@@ -78,7 +85,6 @@ def linear(
     left, size, _ = np.linalg.svd(covariances)
     X = means + np.einsum("tij,tj,tj->ti", left, np.sqrt(size), rng.standard_normal(means.shape))
     rho = float(np.linalg.det(D) ** (0.5 / n))
-    horizon = float(times) if np.ndim(times) == 0 else float(t.max())
     found = _turning_problem("linear", X, t, x0, horizon, lambda x: x @ M.T, constant(rho))
     return replace(found, anisotropy=np.broadcast_to(D / rho**2, (len(X), n, n)).copy())
 

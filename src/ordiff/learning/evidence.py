@@ -35,8 +35,9 @@ def _log_precision(block: ParameterBlock, m: float, noise: Array) -> float:
         return 0.0
     A = block.penalty
     if not block.lower:
-        A = A[A > 0] if A.ndim == 1 else np.linalg.eigvalsh(A)
-        return 0.5 * float(np.log(2 * m * block.strength * A[A > 1e-14 * A.max()]).sum())
+        values = A if A.ndim == 1 else np.linalg.eigvalsh(A)
+        least = 1e-14 * values.max()
+        return 0.5 * float(np.log(2 * m * block.strength * values[values > least]).sum())
     forms = [(np.diag(A), block.strength), *block.lower]
     rank = int(np.linalg.matrix_rank(sum(form / np.trace(form) for form, _ in forms), hermitian=True))
     values = np.linalg.eigvalsh(2 * m * sum(strength * form for form, strength in forms))[-rank:]

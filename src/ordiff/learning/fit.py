@@ -372,7 +372,9 @@ def _turned(
         evaluations.restart()
         auto = _auto_blocks(settings.smoothness, problem.parameters)
         solver = settings.solver
-        general = optimise(problem, a, evaluations, auto=auto, max_iter=solver.max_iter, tol=solver.tol, updates=updates)
+        general = optimise(
+            problem, a, evaluations, auto=auto, max_iter=solver.max_iter, tol=solver.tol, updates=updates
+        )
     except KeyboardInterrupt:
         return replace(solution, interrupted=True), RotationEvidence(0.0, False)
     nats = log_evidence(general) - log_evidence(solution)

@@ -30,10 +30,10 @@ _LIMIT = 5.0
 class ParameterBlock:
     """One learned quantity: ``target`` (and which of several, ``index``) by coefficients in a basis.
 
-    basis: U (N, K), for a rotation (d N, K), coordinate after coordinate; None for values, one coefficient a state. ``centre`` (a number or (N,)) is the logarithm of what a
-    positive quantity is near, ``floor`` what it stays above. penalty: (K, K) or (K,), the quadratic form A of the
-    regulariser aᵀA a; or ``relative``, that of an ordering relative to the noise. unit: the size of a coefficient that
-    makes a difference, ρ² for an ordering.
+    basis: U (N, K), for a rotation (d N, K), coordinate after coordinate; None for values, one coefficient a state.
+    ``centre`` (a number or (N,)) is the logarithm of what a positive quantity is near, ``floor`` what it stays above.
+    penalty: (K, K) or (K,), the quadratic form A of the regulariser aᵀA a; or ``relative``, that of an ordering
+    relative to the noise. unit: the size of a coefficient that makes a difference, ρ² for an ordering.
     """
 
     target: str

@@ -2,10 +2,10 @@
 
     μ = ∇l + w,     w = Σ_{a<b} (∂_b ψ_ab e_a − ∂_a ψ_ab e_b)
 
-with a smooth stream function ψ_ab for each pair of coordinates. In the kernel w is a local ordering, ⟨w(x_i), x_j − x_i⟩,
-that is one for each coordinate, Δ_c = x_jc − x_ic, whose slopes w_c are linear in the coefficients of ψ. Their prior has
-no free functions, so that the evidence can send all of w to 0. A field without divergence and without curl is ∇l as
-well as w (a constant one, or one of a harmonic ψ): such fields are left out of w, and l has them.
+with a smooth stream function ψ_ab for each pair of coordinates. In the kernel w is a local ordering, ⟨w(x_i), x_j−x_i⟩,
+that is one for each coordinate, Δ_c = x_jc − x_ic, whose slopes w_c are linear in the coefficients of ψ. Their prior
+has no free functions, so that the evidence can send all of w to 0. A field without divergence and without curl is ∇l
+as well as w (a constant one, or one of a harmonic ψ): such fields are left out of w, and l has them.
 
 StreamFunctions     fields w on flat states, and the roughness of their ψ
 RotationEvidence    gradient against general drift, in nats
@@ -75,7 +75,7 @@ class StreamFunctions:
         U = rho**2 * self.fields.reshape(weights.size, -1)
         A = U.T @ (weights[:, None] * U)
         A += 1e-6 * np.trace(A) * np.diag(1e-6 + self.penalty / self.penalty.max())
-        return np.linalg.solve(A, U.T @ (weights * w.T.ravel()))
+        return np.asarray(np.linalg.solve(A, U.T @ (weights * w.T.ravel())), dtype=np.float64)
 
 
 def _fields(gradients: Array) -> Array:
@@ -185,10 +185,10 @@ _STEEPEST = 0.5
 
 
 def read_general(states: States, dynamics: Dynamics, w: Array, streams: StreamFunctions) -> tuple[Array, Array]:
-    """The ordering (N,), 0 at the start, and the rotation (N, d) of the process, from those of the chain, l and w (N, d).
+    """The ordering (N,), 0 at the start, and the rotation (N, d) of the process, from l and w (N, d) of the chain.
 
-    A step of the chain moves by εv on average, v = (I − εH)⁻¹(g + w) with g and H gradient and Hessian of l: a step that
-    is implicit in l and explicit in w. The process with drift μ moves by the same in the time ε when, up to O(ε²) and
+    A step of the chain moves by εv on average, v = (I − εH)⁻¹(g + w) with g and H gradient and Hessian of l: a step
+    that is implicit in l and explicit in w. The process with drift μ moves by the same in the time ε when, up to O(ε²) and
     exactly for a linear drift,
 
         μ = [log(I + εJ)/(εJ)] v − ¼ερ²Δv,     J = ∂v/∂x.

@@ -205,7 +205,8 @@ class FitSettings:
         if not isinstance(noise, str):
             learn = learn - {"noise"}  # it is known
         return cls(
-            learn=learn, drift=_checked_drift(estimator.drift, learn), noise=noise, ordering=estimator.ordering, random_state=estimator.random_state, **groups,
+            learn=learn, drift=_checked_drift(estimator.drift, learn), noise=noise, ordering=estimator.ordering,
+            random_state=estimator.random_state, **groups,
         )  # fmt: skip
 
     @property

@@ -44,7 +44,9 @@ class SplineBasis:
         knots = thinned(states, _KNOTS)
         weights = _spline_weights(z[knots])
         share = np.sqrt(v[knots] / v[knots].sum())[:, None, None]
-        first, second, third, fourth = (share * _derivatives(z[knots], z[knots], weights, order) for order in (1, 2, 3, 4))
+        first, second, third, fourth = (
+            share * _derivatives(z[knots], z[knots], weights, order) for order in (1, 2, 3, 4)
+        )
         rough = np.concatenate([fourth, pi * third], axis=1)
         F = np.hstack([_polynomials(z), _radial(z, z[knots]) @ weights])
         R = qr(np.sqrt(v / v.sum())[:, None] * F, mode="r", check_finite=False)[0][: F.shape[1]]
