@@ -188,8 +188,8 @@ def read_general(states: States, dynamics: Dynamics, w: Array, streams: StreamFu
     """The ordering (N,), 0 at the start, and the rotation (N, d) of the process, from l and w (N, d) of the chain.
 
     A step of the chain moves by εv on average, v = (I − εH)⁻¹(g + w) with g and H gradient and Hessian of l: a step
-    that is implicit in l and explicit in w. The process with drift μ moves by the same in the time ε when, up to O(ε²) and
-    exactly for a linear drift,
+    that is implicit in l and explicit in w. The process with drift μ moves by the same in the time ε when, up to O(ε²),
+    and exactly for a linear drift,
 
         μ = [log(I + εJ)/(εJ)] v − ¼ερ²Δv,     J = ∂v/∂x.
 
