@@ -40,6 +40,8 @@ def write(
         members |= {f"dynamics.{name}.{k}": value for k, value in enumerate(getattr(d, name))}
     if chain.rotation is not None:
         members["chain.rotation"] = chain.rotation
+    if chain.metric is not None:
+        members["chain.metric"] = chain.metric
     members |= {f"chain.local.{k}": values for k, values in enumerate(chain.local_differences())}
     meta = {
         "format": _FORMAT, "kind": _KIND, "settings": _plain_settings(settings),
@@ -88,7 +90,8 @@ def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
         meta["self_weight"],
     )  # fmt: skip
     given = tuple(Ordering.local(_StoredDifferences(graph.matrix(edges))) for edges in several("chain.local"))
-    return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"], members.get("chain.rotation"))
+    return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"], members.get("chain.rotation"),
+                       members.get("chain.metric"))  # fmt: skip
 
 
 def coordinate_arrays(coordinates: LinearCoordinates) -> dict[str, Any]:

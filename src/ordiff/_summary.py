@@ -37,6 +37,7 @@ def summary(model: Any, length: str = "", time: str = "") -> str:
         )
         if isinstance(model.noise, str)
         else f"Noise: {middle:.4g}{per_root_time}, as given.",
+        *_of_the_direction(model),
         f"Drift: median {drift:.4g}{per_time}; the ordering spans {np.ptp(model.ordering_):.4g}.",
         *_of_the_rotation(model),
         f"Loss {model.loss_:.6g} after {model.n_iter_} evaluations; "
@@ -47,6 +48,15 @@ def summary(model: Any, length: str = "", time: str = "") -> str:
     if model.early_.size:
         lines.append(f"Samples seen before the first step, and not used: {model.early_.size}.")
     return "\n".join(lines)
+
+
+def _of_the_direction(model: Any) -> list[str]:
+    """The axes of a noise with a direction."""
+    if model.noise_tensor_ is None:
+        return []
+    values, vectors = np.linalg.eigh(model.noise_tensor_)
+    axis = ", ".join(f"{one:.2f}" for one in vectors[:, -1])
+    return [f"Its variance is {values[-1] / values[0]:.3g} times as large along ({axis}) as where it is least."]
 
 
 def _of_the_rotation(model: Any) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import sqrtm
 from scipy.spatial import cKDTree
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -26,7 +27,7 @@ from ordiff.graph.search import query_tree
 from ordiff.learning.check import FitCheck, Moment, check_fit
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.discretise import likelihood_on
-from ordiff.learning.fit import fit, progress_bar
+from ordiff.learning.fit import fit, look_at_tensor, progress_bar
 from ordiff.learning.result import FitResult, FittedChain
 from ordiff.learning.settings import GROUPS, FitSettings, group_of
 from ordiff.learning.uncertainty import LikelihoodProfile, Uncertainty, bootstrap, noise_profile
@@ -48,8 +49,9 @@ class SnapshotSDE(BaseEstimator):
         A gradient ∇l of the ordering, or ∇l + w with a field w without divergence beside it, as in cycles and currents.
         "auto" takes w where it is worth its parameters, by the difference of the marginal likelihoods. For designed
         states in 2 and 3 flat dimensions; elsewhere "auto" is the gradient.
-    noise : {"field", "constant"} or float
-        A field, one number (at the optimum of its marginal likelihood), or the known noise, which is kept.
+    noise : {"field", "constant", "tensor"} or float
+        A field, one number (at the optimum of its marginal likelihood), a field beside a constant direction, with
+        diffusion ½ρ²A and det A = 1 (in 2 and 3 flat dimensions, with a general drift), or the known noise, kept.
     ordering : array-like, callable, Ordering or None
         Given orderings: values at the samples (m,), where the learned ordering starts from, or which is kept if it is
         not learned (carried to the states by local polynomials); or a function of points (N, n) that returns an
@@ -80,6 +82,8 @@ class SnapshotSDE(BaseEstimator):
         The part w of the drift that turns; 0 when the drift is a gradient.
     ordering_std_, noise_std_, log_noise_std_, drift_std_, rotation_std_ : array of shape (m,), (m, n) for drifts
         One posterior standard deviation.
+    noise_tensor_, noise_tensor_std_ : array of shape (n, n) or None
+        A of a noise with a direction, and its posterior standard deviations; None without noise="tensor".
     rotation_nats_ : float or None
         By how many nats a drift that turns is more likely than a gradient; None when it was not tried.
     check_ : FitCheck
@@ -172,8 +176,13 @@ class SnapshotSDE(BaseEstimator):
         data = Snapshots.of(self.start, settings.times, X, times, sample_weight)
         warn_of_units(data, [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))])
         self.coordinates_ = coordinates_for(settings, data)
-        self._samples, data = X, data.in_coordinates(self.coordinates_)
+        self._samples, original = X, data
+        data = original.in_coordinates(self.coordinates_)
         with progress_bar(self.progress) as report, one_blas_thread():
+            if settings.noise == "tensor":  # in coordinates in which it has nearly no direction
+                root = sqrtm(look_at_tensor(settings, data, report)).real
+                self.coordinates_ = self.coordinates_.stretched(root, X.shape[1])
+                data = original.in_coordinates(self.coordinates_)
             result = fit(settings, data, report)
             self._read(settings, data, result)
         warn_of_fit(self)
@@ -197,6 +206,9 @@ class SnapshotSDE(BaseEstimator):
         self.drift_ = self.coordinates_.vectors(chain.drift(data.X))
         turned = np.zeros_like(data.X) if chain.rotation is None else B @ chain.rotation
         self.rotation_ = self.coordinates_.vectors(turned)
+        tensor = result.tensor(self.coordinates_.back)
+        self.noise_tensor_: Array | None = None if tensor is None else tensor[0]
+        self.noise_tensor_std_: Array | None = None if tensor is None else tensor[1]
         self.rotation_nats_ = None if result.rotation is None else result.rotation.nats
         self.speed_ = chain.speeds()
         self.ordering_std_, self.log_noise_std_ = result.posterior.deviations(B, chain.states.start)
@@ -252,7 +264,7 @@ class SnapshotSDE(BaseEstimator):
         check_is_fitted(self)
         data, local = self._data.at(self._points(X), times), self._chain.edge_differences()
         settings = replace(self._settings, times=replace(group_of(self.times, "times"), horizon=data.horizon))
-        likelihood = likelihood_on(settings, data, self.states_, self.eps_, local)
+        likelihood = likelihood_on(settings, data, self.states_, self.eps_, local, self._chain.edge_forms())
         return likelihood.per_sample(self._chain.dynamics)
 
     def score(self, X: ArrayLike, times: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
@@ -376,6 +388,8 @@ class SnapshotSDE(BaseEstimator):
         data = self._data
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= _io.coordinate_arrays(self.coordinates_)
+        if self.noise_tensor_ is not None:
+            arrays |= {name: getattr(self, name) for name in _TENSOR}
         arrays |= {
             "samples": self.samples_,
             "start": self.coordinates_.inverse(data.start),
@@ -411,12 +425,17 @@ _NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_fea
             "smooth_noise_", "rotation_nats_", "_level_deviation")  # fmt: skip
 
 
+_TENSOR = ("noise_tensor_", "noise_tensor_std_")
+
+
 def load(path: str | Path) -> SnapshotSDE:
     """Read a model that `SnapshotSDE.save` wrote."""
     settings, chain, numbers, arrays = _io.read(path)
     model = SnapshotSDE(**({"start": arrays["start"]} | settings))
     for name in _ARRAYS:
         setattr(model, name, arrays[name])
+    for name in _TENSOR:
+        setattr(model, name, arrays.get(name))
     for name in _NUMBERS:
         setattr(model, name, numbers[name])
     table = tuple(Moment(*row) for row in numbers["moments"])

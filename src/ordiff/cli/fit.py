@@ -36,7 +36,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_table_options(parser)
     parser.add_argument("--eps", type=float, metavar="E", help="time step of the chain (default: from the data)")
     parser.add_argument("--drift", choices=("auto", "gradient", "general"), default="auto", help="default: %(default)s")
-    parser.add_argument("--noise", choices=("field", "constant"), default="field", help="default: %(default)s")
+    parser.add_argument(
+        "--noise", choices=("field", "constant", "tensor"), default="field", help="default: %(default)s"
+    )
     parser.add_argument("--states", choices=("designed", "samples"), default="designed", help="default: %(default)s")
     parser.add_argument("--max-iter", type=int, default=300, metavar="N", help="most iterations (default: %(default)s)")
     parser.add_argument("--length", default="", metavar="UNIT", help="unit of the columns, for labels")

@@ -55,8 +55,10 @@ from ordiff.learning.rotation import (
     strengths_of,
     with_rotation,
     with_strengths,
+    with_tensor,
 )
 from ordiff.learning.settings import FitSettings, SampleStates, Smoothness
+from ordiff.learning.tensor import metric_of
 from ordiff.states import States
 
 # Functions of the coarse chain.
@@ -121,6 +123,12 @@ def _look(settings: FitSettings, data: Snapshots, report: Report | None) -> FitR
     return learn(settings.coarse(_COARSE_BASIS), data, states, eps, report, rho=rho, updates=1)
 
 
+def look_at_tensor(settings: FitSettings, data: Snapshots, report: Report | None = None) -> Array:
+    """The direction of the noise as a coarse chain sees it: A (d, d) of determinant 1."""
+    metric = _look(settings, data, report).chain.metric
+    return np.asarray(np.eye(data.X.shape[1]) if metric is None else np.linalg.inv(metric), dtype=np.float64)
+
+
 def _fit_on_samples(settings: FitSettings, data: Snapshots, report: Report | None) -> FitResult:
     """The paper's setting: the samples are the states."""
     options = settings.states
@@ -169,6 +177,8 @@ def learn(
         w = before.chain.states.observe(states.points) @ before.chain.own_rotation
         problem, a = with_rotation(problem, streams, states, a, _level(parameters.base), w)
         problem = strengths_of(problem, before.solution.parameters)
+        if settings.noise == "tensor":
+            problem, a = with_tensor(problem, states, a)
     if settings.smoothness.action > 0:
         tangents = TangentSpaces.fit(states.graph, usual_neighbors(states.graph, 12), dimension=states.dimension)
         problem = replace(problem, action=ActionPenalty(tangents), action_strength=float(settings.smoothness.action))
@@ -208,11 +218,14 @@ def _chain(
     """The chain, with its fields corrected for the length of the step."""
     n_given = len(given.local)
     if streams is None or len(dynamics.local_slopes) == n_given:
-        ordering, rotation = _ordering(settings, states, dynamics, given), None
+        ordering, rotation, metric = _ordering(settings, states, dynamics, given), None, None
     else:
-        w = np.stack(dynamics.local_slopes[n_given:], axis=1)
-        ordering, rotation = read_general(states, dynamics, w, streams)
-    return FittedChain(states, dynamics, given.local, ordering, settings.alpha, rotation)
+        after = n_given + states.dimension
+        w = np.stack(dynamics.local_slopes[n_given:after], axis=1)
+        stretched = np.array([slope[0] for slope in dynamics.local_slopes[after:]])
+        metric = metric_of(stretched, dynamics.eps) if stretched.size else None
+        ordering, rotation = read_general(states, dynamics, w, streams, metric)
+    return FittedChain(states, dynamics, given.local, ordering, settings.alpha, rotation, metric)
 
 
 def _streams(settings: FitSettings, states: States, given: GivenOrderings, coarse: bool) -> StreamFunctions | None:
@@ -372,12 +385,16 @@ def _turned(
         evaluations.restart()
         auto = _auto_blocks(settings.smoothness, problem.parameters)
         solver = settings.solver
-        general = optimise(
-            problem, a, evaluations, auto=auto, max_iter=solver.max_iter, tol=solver.tol, updates=updates
-        )
+        options: dict[str, Any] = {"max_iter": solver.max_iter, "tol": solver.tol, "updates": updates}
+        general = optimise(problem, a, evaluations, auto=auto, **options)
+        nats = log_evidence(general) - log_evidence(solution)
+        if settings.noise == "tensor":
+            problem, a = with_tensor(general.problem, states, general.a)
+            evaluations.restart()
+            auto = _auto_blocks(settings.smoothness, problem.parameters)
+            general = optimise(problem, a, evaluations, auto=auto, **options)
     except KeyboardInterrupt:
         return replace(solution, interrupted=True), RotationEvidence(0.0, False)
-    nats = log_evidence(general) - log_evidence(solution)
     if nats < worth and not demanded:
         return solution, RotationEvidence(nats, False)
     return general, RotationEvidence(nats, True)

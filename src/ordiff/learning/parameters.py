@@ -19,9 +19,10 @@ from ordiff._validation import Array
 from ordiff.learning.likelihood import Dynamics, DynamicsGradient
 from ordiff.learning.penalties import RelativeRoughness
 from ordiff.learning.scores import Directions
+from ordiff.learning.tensor import metric_slopes
 
 # The quantities that can be learned.
-TARGETS = ("ordering", "rotation", "noise", "speed", "scale", "local_speed", "eps", "density")
+TARGETS = ("ordering", "rotation", "tensor", "noise", "speed", "scale", "local_speed", "eps", "density")
 # log of what is positive stays within this of where it started: a factor of 150
 _LIMIT = 5.0
 
@@ -49,7 +50,7 @@ class ParameterBlock:
 
     @property
     def positive(self) -> bool:
-        return self.target not in ("ordering", "rotation")
+        return self.target not in ("ordering", "rotation", "tensor")
 
     def size(self, n_states: int) -> int:
         return n_states if self.basis is None else self.basis.shape[1]
@@ -140,6 +141,9 @@ class Parameters:
                 case "rotation":
                     for c, slope in enumerate(value.reshape(-1, self.base.noise.size)):
                         new["local_slopes"][block.index + c] = slope
+                case "tensor":
+                    for k, slope in enumerate(metric_slopes(value, self.base.eps)[0], block.index):
+                        new["local_slopes"][k] = np.full(self.base.noise.size, slope)
                 case "eps":
                     new["eps"] = float(value[0])
                 case "density":
@@ -172,6 +176,9 @@ class Parameters:
                 return by.local_slopes[k] * self.base.local_slopes[k]
             case "rotation":
                 return np.concatenate(by.local_slopes[k : k + value.size // self.base.noise.size])
+            case "tensor":
+                sums = np.array([slope.sum() for slope in by.local_slopes[k : k + value.size]])
+                return metric_slopes(value, self.base.eps)[1].T @ sums
             case "eps":
                 out = np.zeros_like(value)
                 out[0] = by.eps
@@ -188,7 +195,7 @@ class Parameters:
             "local_slopes": [None] * len(base.local_slopes),
         }
         noise: Array | None = None
-        together: tuple[int, Array] | None = None
+        together: list[tuple[int, Array]] = []
         dynamics = self.dynamics(a)
         for block, part in zip(self.blocks, self.slices, strict=True):
             if block.target == without:
@@ -205,10 +212,15 @@ class Parameters:
                 case "local_speed":
                     found["local_slopes"][k] = U * base.local_slopes[k][:, None]
                 case "rotation":
-                    together = (k, U.reshape(-1, base.noise.size, U.shape[1]))
+                    together.append((k, U.reshape(-1, base.noise.size, U.shape[1])))
+                case "tensor":
+                    changes = metric_slopes(value, base.eps)[1] @ U
+                    together.append((k, np.repeat(changes[:, None, :], base.noise.size, axis=1)))
                 case _:
                     raise ValueError(f"scores by {block.target} are not available.")
-        return Directions(noise=noise, together=together, **{name: tuple(parts) for name, parts in found.items()})
+        return Directions(
+            noise=noise, together=tuple(together), **{name: tuple(parts) for name, parts in found.items()}
+        )
 
     def roughness(self, a: Array) -> tuple[float, Array]:
         """All regularisers with their strengths, and the derivative by the coefficients."""

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import expm, expm_frechet
 
 from ordiff import _validation
 from ordiff._parallel import cached_property
-from ordiff._validation import Array
+from ordiff._validation import Array, IntArray
 from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
 from ordiff.learning.optimise import Solution
 from ordiff.learning.rotation import RotationEvidence, displacements
+from ordiff.learning.tensor import products, symmetric
 from ordiff.learning.transition import ChainPattern, TransitionParameters
 from ordiff.operator import MarkovOperator
 from ordiff.states import States
@@ -120,6 +122,7 @@ class FittedChain:
     ordering: Array  # (N,) corrected for the length of the step, 0 at the start
     alpha: float
     rotation: Array | None = None  # (N, d) the drift beside the gradients, corrected in the same way
+    metric: Array | None = None  # (d, d) A⁻¹ of a noise with a direction
 
     @cached_property
     def operator(self) -> MarkovOperator:
@@ -132,6 +135,8 @@ class FittedChain:
         ]
         if self.rotation is not None:
             orderings.append(Ordering.field(self.own_rotation))
+        if self.metric is not None:
+            orderings.append(Ordering.local(self._stretch))
         kernel = Kernel(orderings, noise=d.noise, dimension=self.states.dimension)
         q = 1 / self.states.volumes
         weight = None if d.log_weight is None else np.exp(d.log_weight + self.alpha * np.log(q))
@@ -167,7 +172,14 @@ class FittedChain:
     @property
     def own_rotation(self) -> Array:
         """The rotation of the chain's steps, (N, d): the local slopes after those of the given orderings."""
-        return np.stack(self.dynamics.local_slopes[len(self.given) :], axis=1)
+        first = len(self.given)
+        return np.stack(self.dynamics.local_slopes[first : first + self.states.dimension], axis=1)
+
+    def _stretch(self, i: IntArray, j: IntArray) -> Array:
+        """−zᵀ(A⁻¹ − I)z/(2ε), z = x_j − x_i: with it the metric of a kernel is A⁻¹."""
+        assert self.metric is not None
+        z = self.states.points[j] - self.states.points[i]
+        return -0.5 * np.einsum("...a,ab,...b->...", z, self.metric - np.eye(len(self.metric)), z) / self.dynamics.eps
 
     def local_differences(self) -> tuple[Array, ...]:
         """Δl of the given local orderings on the edges of the states, (E,) each."""
@@ -177,6 +189,10 @@ class FittedChain:
         """Those that all local slopes belong to: of given orderings, and of the coordinates for a rotation."""
         turned = () if self.rotation is None else displacements(self.states.graph)
         return (*self.local_differences(), *turned)
+
+    def edge_forms(self) -> tuple[Array, ...]:
+        """The forms of the metric on the edges, (E,) each; none where the noise has no direction."""
+        return () if self.metric is None else products(self.states.graph)
 
     def speeds(self) -> Array:
         """The mean speed of every ordering."""
@@ -210,6 +226,22 @@ class FitResult:
     def level_deviation(self) -> float:
         """The posterior standard deviation of the samples' mean log noise: 0 when it was given, NaN when not known."""
         return float(self.posterior.deviations(sp.csr_array(self.sampled[None, :]), self.chain.states.start)[1][0])
+
+    def tensor(self, back: Array | None) -> tuple[Array, Array] | None:
+        """A = e^S of a noise with a direction and its standard deviations, (n, n) each; ``back`` (q, n): from these
+        coordinates to others."""
+        found, C = self.solution.parameters.part("tensor"), self.solution.covariance
+        if found is None:
+            return None
+        block, part = found
+        entries = block.field(self.solution.a[part])[0]
+        back = np.eye(len(symmetric(entries))) if back is None else back
+        S = symmetric(entries)
+        assert block.basis is not None
+        changes = [back.T @ expm_frechet(S, symmetric(unit))[1] @ back for unit in block.basis.T]
+        J = np.stack([change.ravel() for change in changes], axis=1)
+        spread = np.full(len(J), np.nan) if C is None else _spread(J, C[part, part])
+        return back.T @ expm(S) @ back, spread.reshape(back.shape[1], -1)
 
     def strength(self, target: str) -> float | None:
         found = self.solution.parameters.part(target)

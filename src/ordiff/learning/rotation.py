@@ -26,10 +26,13 @@ from ordiff.learning.optimise import Evaluations, PenalisedLikelihood
 from ordiff.learning.parameters import ParameterBlock, Parameters
 from ordiff.learning.smoothing import FIRST_ROTATION, best_strengths
 from ordiff.learning.splines import MOST_DIMENSIONS, SplineBasis
+from ordiff.learning.tensor import pairs_of, products
 from ordiff.states import States
 
 # Functions of every ψ: of a fit, and of the coarse chain.
 _FUNCTIONS, _COARSE_FUNCTIONS = {2: 60, 3: 40}, {2: 25, 3: 20}
+# A change of the tensor's logarithm that makes a difference.
+_TENSOR_UNIT = 0.2
 # The least share of |Dw|² that is rotation; fields with less are left to the gradient.
 _TURNING = 0.1
 
@@ -143,6 +146,35 @@ def with_rotation(
     return replace(problem, likelihood=likelihood, parameters=parameters), a
 
 
+def tensor_block(d: int, index: int) -> ParameterBlock:
+    """The block of S in d dimensions, whose local slopes begin at ``index``."""
+    pairs = pairs_of(d)
+    diagonal = [k for k, (a, b) in enumerate(pairs) if a == b]
+    traceless = np.linalg.qr(np.ones((d, 1)), mode="complete")[0][:, 1:]
+    basis = np.zeros((len(pairs), len(pairs) - 1))
+    basis[diagonal, : d - 1] = traceless
+    others = [k for k in range(len(pairs)) if k not in diagonal]
+    basis[others, range(d - 1, len(pairs) - 1)] = 1.0
+    return ParameterBlock("tensor", basis, index, unit=_TENSOR_UNIT)
+
+
+def with_tensor(problem: PenalisedLikelihood, states: States, a: Array) -> tuple[PenalisedLikelihood, Array]:
+    """The problem with a noise that has a direction, and its coefficients, with none at first."""
+    old, p = problem.likelihood, problem.parameters
+    forms, N = products(states.graph), len(states.points)
+    likelihood = SnapshotLikelihood(
+        old.graph, old.observation, states.start, old.steps, old.fractions, sample_weight=problem.weights,
+        local=old.local, metric=forms,
+    )  # fmt: skip
+    block = tensor_block(states.dimension, len(p.base.local_slopes))
+    base = replace(p.base, local_slopes=(*p.base.local_slopes, *(np.zeros(N) for _ in forms)))
+    place = next((k for k, one in enumerate(p.blocks) if one.target in ("scale", "noise")), len(p.blocks))
+    parameters = Parameters((*p.blocks[:place], block, *p.blocks[place:]), base, p.alpha)
+    part = parameters.slices[place]
+    a = np.concatenate([a[: part.start], np.zeros(part.stop - part.start), a[part.start :]])
+    return replace(problem, likelihood=likelihood, parameters=parameters), a
+
+
 def score_test(problem: PenalisedLikelihood, a: Array, evaluations: Evaluations) -> tuple[float, PenalisedLikelihood]:
     """What a rotation promises where there is none yet, and the problem with the strengths that promise most.
 
@@ -184,7 +216,9 @@ _NODES, _WEIGHTS = (0.5 * (np.polynomial.legendre.leggauss(4)[0] + 1), 0.5 * np.
 _STEEPEST = 0.5
 
 
-def read_general(states: States, dynamics: Dynamics, w: Array, streams: StreamFunctions) -> tuple[Array, Array]:
+def read_general(
+    states: States, dynamics: Dynamics, w: Array, streams: StreamFunctions, metric: Array | None = None
+) -> tuple[Array, Array]:
     """The ordering (N,), 0 at the start, and the rotation (N, d) of the process, from l and w (N, d) of the chain.
 
     A step of the chain moves by εv on average, v = (I − εH)⁻¹(g + w) with g and H gradient and Hessian of l: a step
@@ -193,15 +227,16 @@ def read_general(states: States, dynamics: Dynamics, w: Array, streams: StreamFu
 
         μ = [log(I + εJ)/(εJ)] v − ¼ερ²Δv,     J = ∂v/∂x.
 
-    What this adds to g + w is split by least squares over gradients and fields of the same functions.
+    What this adds to g + w is split by least squares over gradients and fields of the same functions. ``metric``: A⁻¹
+    (d, d) of a noise with a direction, in the place of I in the first inverse.
     """
     eps, d, N = dynamics.eps, states.dimension, len(states.points)
     l, slope = dynamics.orderings[0], dynamics.slopes[0]
     g, H = states.derivatives(l)
     values, vectors = np.linalg.eigh(eps * slope[:, None, None] * H)
-    left = 1 - np.minimum(values, _STEEPEST)
+    bounded = np.einsum("nij,nj,nkj->nik", vectors, np.minimum(values, _STEEPEST), vectors)
     before = slope[:, None] * g + w
-    v = np.einsum("nij,nj->ni", vectors, np.einsum("nij,ni->nj", vectors, before) / left)
+    v = np.linalg.solve((np.eye(d) if metric is None else metric) - bounded, before[:, :, None])[:, :, 0]
     J, bent = np.empty((N, d, d)), np.empty((N, d))
     for c in range(d):
         J[:, c], second = states.derivatives(v[:, c])

@@ -38,12 +38,12 @@ Derivative = Callable[[ChainRows, float], Array]  # ∂ log K on the edges of ro
 @dataclass(frozen=True)
 class Directions:
     """Changes U a of the dynamics, each U (N, K_k): one for every ordering, slope and local slope (None: no change),
-    one of several local slopes together, and one for the noise. The columns of the scores are in this order."""
+    those of several local slopes together, and one for the noise. The columns of the scores are in this order."""
 
     orderings: tuple[Array | None, ...] = ()
     slopes: tuple[Array | None, ...] = ()
     local_slopes: tuple[Array | None, ...] = ()
-    together: tuple[int, Array] | None = None  # the first of d local slopes, and their changes U (d, N, K)
+    together: tuple[tuple[int, Array], ...] = ()  # the first of d local slopes, and their changes U (d, N, K)
     noise: Array | None = None
 
 
@@ -96,8 +96,7 @@ def _changes(
     for k, U in enumerate(d.local_slopes):
         if U is not None:
             found.append(RowChange.make(sensitivity, [by_local_slope(k)], [inner(U, "local_slopes")]))
-    if d.together is not None:
-        first, parts = d.together
+    for first, parts in d.together:
         derivatives = [by_local_slope(first + c) for c in range(len(parts))]
         found.append(RowChange.make(sensitivity, derivatives, [inner(U, "local_slopes") for U in parts]))
     if d.noise is not None:

@@ -201,11 +201,13 @@ class FitSettings:
         """Those of a `SnapshotSDE`."""
         groups = {name: group_of(getattr(estimator, name), name) for name in (*GROUPS, "states")}
         learn = _checked_learn(estimator.learn)
-        noise = _checked_noise(estimator.noise, learn)
+        noise, drift = _checked_noise(estimator.noise, learn), _checked_drift(estimator.drift, learn)
+        if noise == "tensor":
+            drift = _drift_beside_a_tensor(drift)
         if not isinstance(noise, str):
             learn = learn - {"noise"}  # it is known
         return cls(
-            learn=learn, drift=_checked_drift(estimator.drift, learn), noise=noise, ordering=estimator.ordering,
+            learn=learn, drift=drift, noise=noise, ordering=estimator.ordering,
             random_state=estimator.random_state, **groups,
         )  # fmt: skip
 
@@ -292,9 +294,18 @@ def _checked_drift(drift: Any, learn: frozenset[str]) -> str:
     return str(drift)
 
 
+def _drift_beside_a_tensor(drift: str) -> str:
+    if drift == "gradient":
+        raise ValueError(
+            'noise="tensor" is learned in coordinates in which the noise has no direction, and a gradient is none in '
+            'them: use drift="general" or "auto".'
+        )
+    return "general"
+
+
 def _checked_noise(noise: Any, learn: frozenset[str]) -> str | float:
     if isinstance(noise, str):
-        _validation.option(noise, "noise", ("field", "constant"))
+        _validation.option(noise, "noise", ("field", "constant", "tensor"))
         if "noise" not in learn:
             raise ValueError(f"the noise is neither given (noise=1.4) nor learned; learn is {tuple(sorted(learn))!r}.")
         return noise
