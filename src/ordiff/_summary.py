@@ -60,9 +60,10 @@ def _of_the_direction(model: Any) -> list[str]:
 
 
 def _of_the_rotation(model: Any) -> list[str]:
-    """Whether the drift turns, and by how many nats; nothing where that was not asked."""
+    """Whether the drift turns, and by how many nats; nothing where that was not asked, or where a noise with a
+    direction makes a gradient turn."""
     nats = model.rotation_nats_
-    if nats is None:
+    if nats is None or model.noise_tensor_ is not None:
         return []
     if model._level_deviation > _LOOSE_LEVEL:
         return [

@@ -83,7 +83,8 @@ class SnapshotSDE(BaseEstimator):
     ordering_std_, noise_std_, log_noise_std_, drift_std_, rotation_std_ : array of shape (m,), (m, n) for drifts
         One posterior standard deviation.
     noise_tensor_, noise_tensor_std_ : array of shape (n, n) or None
-        A of a noise with a direction, and its posterior standard deviations; None without noise="tensor".
+        A of a noise with a direction, and its posterior deviations; None without noise="tensor". The drift is then
+        A∇l + w, as the fit is made in coordinates in which A is about I.
     rotation_nats_ : float or None
         By how many nats a drift that turns is more likely than a gradient; None when it was not tried.
     check_ : FitCheck
@@ -369,11 +370,9 @@ class SnapshotSDE(BaseEstimator):
 
     def predict_rotation(self, X: ArrayLike) -> Array:
         """The part of the drift that turns at points (p, n); 0 when the drift is a gradient."""
-        points = self._points(X)
-        turned = self._chain.rotation
-        return self.coordinates_.vectors(
-            np.zeros_like(points) if turned is None else self.states_.observe(points) @ turned
-        )
+        points, turned = self._points(X), self._chain.rotation
+        w = np.zeros_like(points) if turned is None else self.states_.observe(points) @ turned
+        return self.coordinates_.vectors(w)
 
     def summary(self, length: str = "", time: str = "") -> str:
         """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known."""

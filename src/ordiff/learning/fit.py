@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from ordiff import _validation
 from ordiff._validation import Array, GraphError
 from ordiff.geometry import TangentSpaces, usual_neighbors
-from ordiff.learning.blocks import GivenOrderings, parametrise
+from ordiff.learning.blocks import GivenOrderings, auto_blocks, parametrise
+from ordiff.learning.choice import noise_level, streams_for, with_rotation_if_worth
 from ordiff.learning.data import Snapshots
 from ordiff.learning.discretise import (
     DENSITY_FLOOR,
@@ -32,7 +33,6 @@ from ordiff.learning.discretise import (
     levels,
     likelihood_on,
 )
-from ordiff.learning.evidence import log_evidence
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.marginal import marginal_newton_step, maximize_marginal
 from ordiff.learning.optimise import (
@@ -44,20 +44,17 @@ from ordiff.learning.optimise import (
     minimise,
     optimise,
 )
-from ordiff.learning.parameters import Parameters
 from ordiff.learning.penalties import ActionPenalty
 from ordiff.learning.result import FitResult, FittedChain, read_ordering
 from ordiff.learning.rotation import (
     RotationEvidence,
     StreamFunctions,
     read_general,
-    score_test,
     strengths_of,
     with_rotation,
-    with_strengths,
     with_tensor,
 )
-from ordiff.learning.settings import FitSettings, SampleStates, Smoothness
+from ordiff.learning.settings import FitSettings, SampleStates
 from ordiff.learning.tensor import metric_of
 from ordiff.states import States
 
@@ -69,9 +66,6 @@ _FEWEST_SAMPLES = 5
 _MOST_COEFFICIENTS = 1500
 # An optimum: a Newton step would gain fewer nats than this over all samples.
 _CONVERGED = 0.5
-# A rotation is worth its parameters when it is so many nats more likely; on the coarse chain, whose errors are larger,
-# it is taken only if that is clear, and else tried again on the final one.
-_WORTH, _CLEAR = 3.0, 12.0
 
 
 @contextmanager
@@ -170,12 +164,12 @@ def learn(
     chain = None if before is None else before.chain
     parameters, a = parametrise(settings, data, states, eps, given, chain, rho, coarse=updates == 1)
     problem = PenalisedLikelihood(likelihood, parameters, used.weights)
-    streams = _streams(settings, states, given, coarse=updates == 1)
+    streams = streams_for(settings, states, given, coarse=updates == 1)
     turned = None if before is None or streams is None else before.chain.rotation
     if streams is not None and turned is not None:
         assert before is not None
         w = before.chain.states.observe(states.points) @ before.chain.own_rotation
-        problem, a = with_rotation(problem, streams, states, a, _level(parameters.base), w)
+        problem, a = with_rotation(problem, streams, states, a, noise_level(parameters.base), w)
         problem = strengths_of(problem, before.solution.parameters)
         if settings.noise == "tensor":
             problem, a = with_tensor(problem, states, a)
@@ -226,28 +220,6 @@ def _chain(
         metric = metric_of(stretched, dynamics.eps) if stretched.size else None
         ordering, rotation = read_general(states, dynamics, w, streams, metric)
     return FittedChain(states, dynamics, given.local, ordering, settings.alpha, rotation, metric)
-
-
-def _streams(settings: FitSettings, states: States, given: GivenOrderings, coarse: bool) -> StreamFunctions | None:
-    """The stream functions of a drift that turns, if it is asked for: beside a known phase only when it is demanded."""
-    learned = settings.learn
-    if settings.drift == "gradient" or "ordering" not in learned or {"eps", "density", "scale"} & learned:
-        return None
-    if settings.drift == "auto" and (given.local or settings.smoothness.basis is None):
-        return None
-    streams = StreamFunctions.on(states, coarse)
-    if streams is None and settings.drift == "general" and states.dimension > 1:
-        raise ValueError(
-            f'drift="general" needs designed states in 2 or 3 flat dimensions; these have {states.points.shape[1]} '
-            f'coordinates and dimension {states.dimension}: use drift="gradient", a given Ordering.local or '
-            "Ordering.field, or fewer components."
-        )
-    return streams
-
-
-def _level(dynamics: Dynamics) -> float:
-    """The geometric mean of the noise."""
-    return float(np.exp(np.log(dynamics.noise).mean()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,16 +292,6 @@ def _within_reach(problem: PenalisedLikelihood, a: Array, nowhere: float) -> Arr
     return best[1]
 
 
-def _auto_blocks(smoothness: Smoothness, parameters: Parameters) -> tuple[bool, ...]:
-    """Whether the strength of each block is to be chosen; that of values is the paper's."""
-    own = {"noise": smoothness.noise, "rotation": smoothness.rotation}
-    return tuple(
-        own.get(block.target, smoothness.ordering) == "auto"
-        and (block.relative is not None or (block.penalty is not None and block.penalty.ndim == 1))
-        for block in parameters.blocks
-    )
-
-
 def _optimum(
     settings: FitSettings,
     problem: PenalisedLikelihood,
@@ -344,12 +306,12 @@ def _optimum(
     p, solver = problem.parameters, settings.solver
     curvature = p.size <= _MOST_COEFFICIENTS and not {"eps", "density", "scale"} & settings.learn
     solution = optimise(
-        problem, a, evaluations, auto=_auto_blocks(settings.smoothness, p), max_iter=solver.max_iter, tol=solver.tol,
+        problem, a, evaluations, auto=auto_blocks(settings.smoothness, p), max_iter=solver.max_iter, tol=solver.tol,
         updates=updates, curvature=curvature,
     )  # fmt: skip
     evidence = None
     if streams is not None and curvature and not solution.interrupted:
-        solution, evidence = _turned(settings, solution, streams, states, evaluations, updates)
+        solution, evidence = with_rotation_if_worth(settings, solution, streams, states, evaluations, updates)
     converged = solution.decrement < _CONVERGED and not solution.interrupted
     if solution.interrupted or updates == 1 or p.size == 1:
         return solution, converged, evidence
@@ -362,42 +324,6 @@ def _optimum(
     except KeyboardInterrupt:
         solution = replace(solution, interrupted=True)
     return solution, converged and not solution.interrupted, evidence
-
-
-def _turned(
-    settings: FitSettings,
-    solution: Solution,
-    streams: StreamFunctions,
-    states: States,
-    evaluations: Evaluations,
-    updates: int,
-) -> tuple[Solution, RotationEvidence]:
-    """The solution with a rotation beside the gradient, if that is demanded or the samples ask for it."""
-    demanded, worth = settings.drift == "general", _CLEAR if updates == 1 else _WORTH
-    try:
-        level = _level(solution.parameters.dynamics(solution.a))
-        problem, a = with_rotation(solution.problem, streams, states, solution.a, level)
-        nats, problem = score_test(problem, a, evaluations)
-        if settings.smoothness.rotation != "auto":
-            problem = with_strengths(problem, np.full(2, float(settings.smoothness.rotation)))
-        if nats < worth and not demanded:
-            return solution, RotationEvidence(nats, False)
-        evaluations.restart()
-        auto = _auto_blocks(settings.smoothness, problem.parameters)
-        solver = settings.solver
-        options: dict[str, Any] = {"max_iter": solver.max_iter, "tol": solver.tol, "updates": updates}
-        general = optimise(problem, a, evaluations, auto=auto, **options)
-        nats = log_evidence(general) - log_evidence(solution)
-        if settings.noise == "tensor":
-            problem, a = with_tensor(general.problem, states, general.a)
-            evaluations.restart()
-            auto = _auto_blocks(settings.smoothness, problem.parameters)
-            general = optimise(problem, a, evaluations, auto=auto, **options)
-    except KeyboardInterrupt:
-        return replace(solution, interrupted=True), RotationEvidence(0.0, False)
-    if nats < worth and not demanded:
-        return solution, RotationEvidence(nats, False)
-    return general, RotationEvidence(nats, True)
 
 
 def _marginal_noise(solution: Solution, evaluations: Evaluations, tol: float) -> Solution:

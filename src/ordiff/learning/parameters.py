@@ -47,6 +47,7 @@ class ParameterBlock:
     floor: float = 0.0
     relative: RelativeRoughness | None = None
     lower: tuple[tuple[Array, float], ...] = ()  # further quadratic forms (K, K), with their strengths
+    most_lower: float = np.inf  # what those of a rotation stay below
 
     @property
     def positive(self) -> bool:

@@ -33,6 +33,8 @@ from ordiff.states import States
 _FUNCTIONS, _COARSE_FUNCTIONS = {2: 60, 3: 40}, {2: 25, 3: 20}
 # A change of the tensor's logarithm that makes a difference.
 _TENSOR_UNIT = 0.2
+# In the coordinates of a tensor a gradient turns: there a rotation is never sent to 0, its strength stays below this.
+_LOOSE = 1e-6
 # The least share of |Dw|² that is rotation; fields with less are left to the gradient.
 _TURNING = 0.1
 
@@ -169,7 +171,8 @@ def with_tensor(problem: PenalisedLikelihood, states: States, a: Array) -> tuple
     block = tensor_block(states.dimension, len(p.base.local_slopes))
     base = replace(p.base, local_slopes=(*p.base.local_slopes, *(np.zeros(N) for _ in forms)))
     place = next((k for k, one in enumerate(p.blocks) if one.target in ("scale", "noise")), len(p.blocks))
-    parameters = Parameters((*p.blocks[:place], block, *p.blocks[place:]), base, p.alpha)
+    turning = tuple(replace(one, most_lower=_LOOSE) if one.target == "rotation" else one for one in p.blocks)
+    parameters = Parameters((*turning[:place], block, *turning[place:]), base, p.alpha)
     part = parameters.slices[place]
     a = np.concatenate([a[: part.start], np.zeros(part.stop - part.start), a[part.start :]])
     return replace(problem, likelihood=likelihood, parameters=parameters), a

@@ -125,7 +125,7 @@ def best_strengths(block: ParameterBlock, h: Array, S: Array, m: float, first: A
     """
     from scipy.optimize import minimize
 
-    least, most = np.log(_LEAST_ROTATION), np.log(_MOST_ROTATION)
+    least, most = np.log(_LEAST_ROTATION), np.log(np.minimum(_MOST_ROTATION, [np.inf, block.most_lower]))
 
     def loss(logs: Array) -> float:
         P = 2 * m * sum(np.exp(x) * A for x, A in zip(np.clip(logs, least, most), block.forms, strict=True))
