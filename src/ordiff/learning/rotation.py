@@ -5,7 +5,8 @@
 with a smooth stream function ψ_ab for each pair of coordinates. In the kernel w is a local ordering, ⟨w(x_i), x_j−x_i⟩,
 that is one for each coordinate, Δ_c = x_jc − x_ic, whose slopes w_c are linear in the coefficients of ψ. Their prior
 has no free functions, so that the evidence can send all of w to 0. A field without divergence and without curl is ∇l
-as well as w (a constant one, or one of a harmonic ψ): such fields are left out of w, and l has them.
+as well as w (a constant one, or one of a harmonic ψ): such fields are left out of w, which turns about the middle of the
+states, and l has them.
 
 StreamFunctions     fields w on flat states, and the roughness of their ψ
 RotationEvidence    gradient against general drift, in nats
@@ -253,7 +254,9 @@ def read_general(
     K = streams.gradients.shape[2]
     weights = np.tile(states.volumes / states.volumes.sum(), d)
     A = U.T @ (weights[:, None] * U)
-    ridge = np.where(np.arange(len(A)) < K, 1e-6, 1e-3)  # what both can be, a gradient is
+    # what both can be, a gradient is; quadratic l and rotations of space, the first functions of either, are free
+    ridge = np.where(np.arange(len(A)) < K, 1e-4, 1e-3)
+    ridge[: (d + 1) * (d + 2) // 2 - 1] = ridge[K : K + d * (d - 1) // 2] = 1e-8
     A += np.diag(ridge * np.diag(A))
     b = np.linalg.solve(A, U.T @ (weights * added.T.ravel()))
     read = l + streams.functions @ b[:K]
