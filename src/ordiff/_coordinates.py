@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtr
 
 from ordiff._polynomials import kd_tree
 from ordiff._validation import Array
@@ -28,8 +29,9 @@ _FLAT = 2.5
 _SHARED = 0.25
 # Neighbours that may share it, and samples that are asked, at most.
 _NEIGHBORS, _ASKED = 10, 2000
-# The share of samples that are early, and the least variance of noise there in units of that of the others.
-_EARLY, _LEAST_EARLY = 0.2, 0.6
+# The shares of samples that are early, the least variance of noise there in units of that of the later half, and the
+# probability with which noise may be smaller by chance; the standard errors that its mean may be apart.
+_EARLY, _LEAST_EARLY, _CHANCE, _SHIFTED = (0.02, 0.05, 0.1, 0.2), 0.8, 0.002, 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,16 +98,27 @@ def distinct_rows(X: Array) -> Array:
 
 
 def is_noise_in_time(R: Array, times: Array | None) -> bool | None:
-    """Whether the early rows of R (m, c) vary about as much as the later ones; None when it cannot be told."""
+    """Whether the earliest rows of R (m, c) are distributed as the later ones; None when it cannot be told.
+
+    A direction in which the process relaxes fast differs for a short while only, so that several shares of the samples
+    are early in turn, each compared with the later half: their mean, and their variance by the chi-squared law.
+    """
     if times is None:
         return None
-    early = times <= np.quantile(times, _EARLY)
-    if early.sum() < 10 or (~early).sum() < 10:
+    later = times > np.quantile(times, 0.5)
+    early = [times <= np.quantile(times, share) for share in _EARLY]
+    early = [rows for rows in early if rows.sum() >= 10]
+    if not early or later.sum() < 10:
         return None
-    chance = 2 * np.sqrt(2 / (early.sum() * R.shape[1]))
-    later = R[~early].var(axis=0)
-    ratio = float(np.mean(R[early].var(axis=0) / np.maximum(later, np.finfo(float).tiny)))
-    return bool(ratio > max(_LEAST_EARLY, 0.95 - chance))
+    centre, scale = R[later].mean(axis=0), np.maximum(R[later].std(axis=0), np.finfo(float).tiny)
+    for rows in early:
+        z = (R[rows] - centre) / scale
+        ratio, freedom = float(z.var(axis=0, ddof=1).mean()), (rows.sum() - 1) * R.shape[1]
+        smaller = ratio < _LEAST_EARLY and chdtr(freedom, ratio * freedom) < _CHANCE
+        shift, chance = np.abs(z.mean(axis=0)).max(), _SHIFTED / np.sqrt(rows.sum())
+        if smaller or shift > max(0.5, chance):
+            return False
+    return True
 
 
 def _distinct_columns(X: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -23,6 +23,7 @@ from ordiff.states import States
 _FORMAT = 4
 _KIND = "ordiff.SnapshotSDE"
 _OF_STATES = ("spacing", "dimension", "radius", "are_samples")
+_OF_CHAIN = ("log_noise_shift", "rotation", "metric")
 _SEVERAL = ("orderings", "slopes", "local_slopes")
 
 
@@ -38,10 +39,8 @@ def write(
     }  # fmt: skip
     for name in _SEVERAL:
         members |= {f"dynamics.{name}.{k}": value for k, value in enumerate(getattr(d, name))}
-    if chain.rotation is not None:
-        members["chain.rotation"] = chain.rotation
-    if chain.metric is not None:
-        members["chain.metric"] = chain.metric
+    parts = {f"chain.{name}": getattr(chain, name) for name in _OF_CHAIN}
+    members |= {name: value for name, value in parts.items() if value is not None}
     members |= {f"chain.local.{k}": values for k, values in enumerate(chain.local_differences())}
     meta = {
         "format": _FORMAT, "kind": _KIND, "settings": _plain_settings(settings),
@@ -90,8 +89,8 @@ def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
         meta["self_weight"],
     )  # fmt: skip
     given = tuple(Ordering.local(_StoredDifferences(graph.matrix(edges))) for edges in several("chain.local"))
-    return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"], members.get("chain.rotation"),
-                       members.get("chain.metric"))  # fmt: skip
+    parts = {name: members.get(f"chain.{name}") for name in _OF_CHAIN}
+    return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"], **parts)
 
 
 def coordinate_arrays(coordinates: LinearCoordinates) -> dict[str, Any]:

@@ -147,7 +147,9 @@ def test_what_turns_can_be_predicted_saved_and_simulated(turning, tmp_path):
     times, paths = other.simulate(2000, horizon=1.0, random_state=0)
     expected = expm(times[-1] * np.array([[-1.0, -2.0], [2.0, -1.0]])) @ data.start
     np.testing.assert_allclose(paths[:, -1].mean(axis=0), expected, atol=0.12)
-    fates = model.fate_probabilities({"left": lambda x: x[:, 0] < -0.7, "down": lambda x: (x[:, 1] < -0.7) & (x[:, 0] > -0.7)}, data.X[:5])
+    fates = model.fate_probabilities(
+        {"left": lambda x: x[:, 0] < -0.7, "down": lambda x: (x[:, 1] < -0.7) & (x[:, 0] > -0.7)}, data.X[:5]
+    )
     np.testing.assert_allclose(fates.sum(axis=1), 1.0)
 
 

@@ -39,6 +39,9 @@ _PAPER_ORDERING, _PAPER_NOISE = 0.03, 12.5
 # A chain on samples stays put too often: this factor on P_ii.
 _SELF_WEIGHT = 0.5
 
+# A chain is designed for, and its noise starts, within this factor of the median.
+NOISE_RANGE = 2.5
+
 Built = tuple[ParameterBlock, Array]  # a block, and the coefficients that it starts from
 
 
@@ -244,7 +247,7 @@ def _base_dynamics(
     noise = np.full(N, rho)
     if before is not None:
         B = before.states.observe(states.points)
-        noise = np.exp(B @ np.log(before.dynamics.noise))
+        noise = _bounded(np.exp(B @ np.log(before.dynamics.noise)))
         if "ordering" in learned and before.dynamics.orderings:
             tables[0] = B @ before.dynamics.orderings[0]
     if not isinstance(settings.noise, str):
@@ -260,6 +263,12 @@ def _base_dynamics(
     )
     base.check(N, len(given.local))
     return base
+
+
+def _bounded(noise: Array) -> Array:
+    """A noise within a factor of its median: from an extreme one of a coarse chain an optimiser may not come back."""
+    middle = float(np.median(noise))
+    return np.clip(noise, middle / NOISE_RANGE, middle * NOISE_RANGE)
 
 
 def _first_ordering(states: States, horizon: float) -> Array:

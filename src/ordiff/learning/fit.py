@@ -55,6 +55,7 @@ from ordiff.learning.rotation import (
     with_tensor,
 )
 from ordiff.learning.settings import FitSettings, SampleStates
+from ordiff.learning.step import extrapolated
 from ordiff.learning.tensor import metric_of
 from ordiff.states import States
 
@@ -193,8 +194,18 @@ def learn(
             f"the process reaches none of the {lost.size} samples: check the start, the units of the times, and that "
             "they are counted from the start."
         )
+
+    def read(dynamics: Dynamics) -> FittedChain:
+        return _chain(settings, states, dynamics, given, streams)
+
+    chain, step_change = read(dynamics), 0.0
+    if updates > 1 and _can_be_extrapolated(settings, solution, states):
+        wider = states.with_radius(np.sqrt(2) * states.radius)
+        local, metric = replace(chain, states=wider).edge_differences(), replace(chain, states=wider).edge_forms()
+        twice = likelihood_on(settings, used, wider, 2 * eps, local, metric)
+        chain, step_change = extrapolated(chain, solution, twice, evaluations, settings.solver.tol, read)
     return FitResult(
-        chain=_chain(settings, states, dynamics, given, streams),
+        chain=chain,
         solution=solution,
         losses=tuple(evaluations.losses),
         converged=converged,
@@ -203,7 +214,14 @@ def learn(
         used=usable.kept,
         sampled=_sampled(likelihood.observation.places, used.weights),
         rotation=evidence,
+        step_change=step_change,
     )
+
+
+def _can_be_extrapolated(settings: FitSettings, solution: Solution, states: States) -> bool:
+    """Whether another step tells of the error of this one: not on samples, and only with the curvature at hand."""
+    learned = "ordering" in settings.learn and not {"eps", "density", "scale"} & settings.learn
+    return learned and not (states.are_samples or solution.interrupted or solution.information is None)
 
 
 def _chain(
@@ -219,7 +237,7 @@ def _chain(
         stretched = np.array([slope[0] for slope in dynamics.local_slopes[after:]])
         metric = metric_of(stretched, dynamics.eps) if stretched.size else None
         ordering, rotation = read_general(states, dynamics, w, streams, metric)
-    return FittedChain(states, dynamics, given.local, ordering, settings.alpha, rotation, metric)
+    return FittedChain(states, dynamics, given.local, ordering, settings.alpha, rotation=rotation, metric=metric)
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,7 +41,8 @@ Mask = NDArray[np.bool_]
 class PenalisedLikelihood:
     """A likelihood, its parameters and their penalties as one function of the coefficients.
 
-    weights: of the samples, (m,). action: an `ActionPenalty` of drift and noise, with its strength.
+    weights: of the samples, (m,). action: an `ActionPenalty` of drift and noise, with its strength. slope: g (K,) of a
+    linear term −g·a.
     """
 
     likelihood: SnapshotLikelihood
@@ -49,6 +50,7 @@ class PenalisedLikelihood:
     weights: Array
     action: Any = None
     action_strength: float = 0.0
+    slope: Array | None = None
 
     @property
     def n_samples(self) -> float:
@@ -72,7 +74,10 @@ class PenalisedLikelihood:
                 noise=by.noise + s * d_rho,
             )
         roughness, d_roughness = p.roughness(a)
-        return float(value + roughness), p.gradient(a, by) + d_roughness
+        value, gradient = value + roughness, p.gradient(a, by) + d_roughness
+        if self.slope is not None:
+            value, gradient = value - float(self.slope @ a), gradient - self.slope
+        return float(value), gradient
 
     def penalty(self, a: Array) -> Array:
         """2λA over all coefficients, (K, K), or (K,) when it is diagonal or too large."""

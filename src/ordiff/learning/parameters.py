@@ -23,8 +23,8 @@ from ordiff.learning.tensor import metric_slopes
 
 # The quantities that can be learned.
 TARGETS = ("ordering", "rotation", "tensor", "noise", "speed", "scale", "local_speed", "eps", "density")
-# log of what is positive stays within this of where it started: a factor of 150
-_LIMIT = 5.0
+# log of what is positive stays within this of where it started: a factor of 10
+_LIMIT = float(np.log(10.0))
 
 
 @dataclass(frozen=True, eq=False)

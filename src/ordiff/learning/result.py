@@ -121,6 +121,7 @@ class FittedChain:
     given: tuple[Ordering, ...]  # the local orderings
     ordering: Array  # (N,) corrected for the length of the step, 0 at the start
     alpha: float
+    log_noise_shift: Array | None = None  # (N,) what an infinitely short step adds to the logarithm of the noise
     rotation: Array | None = None  # (N, d) the drift beside the gradients, corrected in the same way
     metric: Array | None = None  # (d, d) A⁻¹ of a noise with a direction
 
@@ -155,7 +156,8 @@ class FittedChain:
         if self.states.are_samples:
             return rho
         over = np.sqrt(0.5 * (1 + (self.operator @ rho**2) / rho**2))
-        return np.asarray(rho / np.minimum(over, np.sqrt(2)))
+        read = rho / np.minimum(over, np.sqrt(2))
+        return np.asarray(read if self.log_noise_shift is None else read * np.exp(self.log_noise_shift))
 
     def drift(self, X: Array) -> Array:
         """The drift at points, (p, n)."""
@@ -213,6 +215,7 @@ class FitResult:
     early: NDArray[np.intp]  # seen before the first step, and not used
     used: NDArray[np.bool_]  # (m,) the samples that were learned from
     sampled: Array  # (N,) how much the samples see of each state, on average
+    step_change: float = 0.0  # how much the extrapolation to an infinitely short step changes the ordering
     rotation: RotationEvidence | None = None  # None: a rotation was not asked for, or cannot be
 
     @property

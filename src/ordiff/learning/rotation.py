@@ -5,8 +5,8 @@
 with a smooth stream function ψ_ab for each pair of coordinates. In the kernel w is a local ordering, ⟨w(x_i), x_j−x_i⟩,
 that is one for each coordinate, Δ_c = x_jc − x_ic, whose slopes w_c are linear in the coefficients of ψ. Their prior
 has no free functions, so that the evidence can send all of w to 0. A field without divergence and without curl is ∇l
-as well as w (a constant one, or one of a harmonic ψ): such fields are left out of w, which turns about the middle of the
-states, and l has them.
+as well as w (a constant one, or one of a harmonic ψ): such fields are left out of w, which turns about the middle of
+the states, and l has them.
 
 StreamFunctions     fields w on flat states, and the roughness of their ψ
 RotationEvidence    gradient against general drift, in nats
