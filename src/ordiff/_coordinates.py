@@ -101,7 +101,7 @@ def is_noise_in_time(R: Array, times: Array | None) -> bool | None:
     """Whether the earliest rows of R (m, c) are distributed as the later ones; None when it cannot be told.
 
     A direction in which the process relaxes fast differs for a short while only, so that several shares of the samples
-    are early in turn, each compared with the later half: their mean, and their variance by the chi-squared law.
+    are early in turn, each compared with the later half: their mean, and their variance by a chi-squared distribution.
     """
     if times is None:
         return None

@@ -21,8 +21,6 @@ from ordiff.learning.penalties import RelativeRoughness
 from ordiff.learning.scores import Directions
 from ordiff.learning.tensor import metric_slopes
 
-# The quantities that can be learned.
-TARGETS = ("ordering", "rotation", "tensor", "noise", "speed", "scale", "local_speed", "eps", "density")
 # log of what is positive stays within this of where it started: a factor of 10
 _LIMIT = float(np.log(10.0))
 
