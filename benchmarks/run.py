@@ -1,5 +1,5 @@
 """The benchmarks: python -m benchmarks.run [accuracy] [speed] [search] [learning] [learned] [dimensions] [appex]
-[passage] [geometry] [memory] [startup] [before] [--quick] [--write].
+[rotation] [passage] [geometry] [memory] [startup] [before] [--quick] [--write].
 
 Without names all of them run. Tables go to stdout as Markdown, progress to stderr; with --write each benchmark also
 replaces its section of RESULTS.md. --quick is a smoke check with the smallest size only, and is never written.
@@ -19,6 +19,7 @@ from benchmarks import (
     learning,
     memory,
     passage,
+    rotation,
     search,
     speed,
     startup,
@@ -33,6 +34,7 @@ BENCHMARKS = {
     "learned": learned.run,
     "dimensions": dimensions.run,
     "appex": appex.run,
+    "rotation": rotation.run,
     "passage": passage.run,
     "geometry": geometry.run,
     "memory": memory.run,

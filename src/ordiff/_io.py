@@ -26,12 +26,15 @@ from ordiff.states import States
 _FORMAT = 4
 _KIND = "ordiff.SnapshotSDE"
 _OF_STATES = ("spacing", "dimension", "radius", "are_samples")
+_OF_CHAIN = ("log_noise_shift", "rotation", "metric")
 _OF_BASIS = ("centre", "directions", "knots")
 
 # The arrays of every file. Axes: q coordinates of the process, n of the samples, m samples, s points of the start,
 # a orderings, h evaluations; u and e samples that are not reached or too early.
 _ARRAYS = {
     "ordering_": ArraySpec("f", "m"), "noise_": ArraySpec("f", "m"), "drift_": ArraySpec("f", "mn"),
+    "rotation_": ArraySpec("f", "mn"), "rotation_std_": ArraySpec("f", "mn", finite=False),
+    "noise_tensor_": ArraySpec("f", "nn", required=False), "noise_tensor_std_": ArraySpec("f", "nn", required=False),
     "ordering_std_": ArraySpec("f", "m", finite=False), "log_noise_std_": ArraySpec("f", "m", finite=False),
     "noise_std_": ArraySpec("f", "m", finite=False), "drift_std_": ArraySpec("f", "mn", finite=False),
     "speed_": ArraySpec("f", "a"), "history_": ArraySpec("f", "h", finite=False),
@@ -47,6 +50,7 @@ _CHAIN_ARRAYS = {
     "graph.indptr": ArraySpec("i", "R"), "graph.indices": ArraySpec("i", "E"), "graph.sqdist": ArraySpec("f", "E"),
     "dynamics.noise": ArraySpec("f", "N"), "dynamics.log_weight": ArraySpec("f", "N"),
     "chain.ordering": ArraySpec("f", "N"), "chain.log_noise_shift": ArraySpec("f", "N", required=False),
+    "chain.rotation": ArraySpec("f", "Nq", required=False), "chain.metric": ArraySpec("f", "qq", required=False),
 }  # fmt: skip
 # Those of which a chain has several, with a number each.
 _SEVERAL = {"dynamics.orderings": "N", "dynamics.slopes": "N", "dynamics.local_slopes": "N", "chain.local": "E"}
@@ -62,13 +66,14 @@ _STRENGTH = one_of(int, float, type(None))
 _FITTED = {
     "horizon_": _validation.positive, "loss_": _validation.number, "n_iter_": _WHOLE, "converged_": _FLAG,
     "interrupted_": _FLAG, "n_features_in_": _WHOLE, "smooth_ordering_": _STRENGTH, "smooth_noise_": _STRENGTH,
+    "rotation_nats_": _STRENGTH,
     "_level_deviation": _NUMBER, "times_known": _FLAG, "reasons": [_WORD],
     "moments": [(_NUMBER, _WHOLE, _WORD, _NUMBER, _NUMBER, _NUMBER)],
 }  # fmt: skip
 _STATES = {"spacing": _NUMBER, "dimension": _WHOLE, "radius": _NUMBER, "are_samples": _FLAG}
 _CHAIN_META = {"states": _STATES, "eps": _validation.positive, "self_weight": _NUMBER, "alpha": _NUMBER}
 _PROCESS_META = {"noise": _validation.positive, "step": _validation.positive}
-_SETTINGS = ("start", "learn", "noise", "ordering", "states", "times", "smoothness", "solver", "progress",
+_SETTINGS = ("start", "learn", "drift", "noise", "ordering", "states", "times", "smoothness", "solver", "progress",
              "random_state")  # fmt: skip
 
 
@@ -115,8 +120,8 @@ def _chain_members(chain: FittedChain) -> tuple[dict[str, Any], dict[str, Any]]:
         "graph.indptr": states.graph.indptr, "graph.indices": states.graph.indices, "graph.sqdist": states.graph.sqdist,
         "dynamics.noise": d.noise, "dynamics.log_weight": d.log_weight, "chain.ordering": chain.ordering,
     }  # fmt: skip
-    if chain.log_noise_shift is not None:
-        members["chain.log_noise_shift"] = chain.log_noise_shift
+    parts = {f"chain.{name}": getattr(chain, name) for name in _OF_CHAIN}
+    members |= {name: value for name, value in parts.items() if value is not None}
     values = (d.orderings, d.slopes, d.local_slopes, chain.local_differences())
     for name, several in zip(_SEVERAL, values, strict=True):
         members |= {f"{name}.{k}": one for k, one in enumerate(several)}
@@ -204,10 +209,12 @@ def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
         meta["eps"], members["dynamics.noise"], orderings, slopes, local_slopes, members["dynamics.log_weight"],
         meta["self_weight"],
     )  # fmt: skip
-    dynamics.check(len(points), len(differences))
     given = tuple(Ordering.local(_StoredDifferences(graph.matrix(edges))) for edges in differences)
-    shift = members.get("chain.log_noise_shift")
-    return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"], log_noise_shift=shift)
+    parts = {name: members.get(f"chain.{name}") for name in _OF_CHAIN}
+    chain = FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"], **parts)
+    n_local = len(chain.edge_differences()) + len(chain.edge_forms())
+    dynamics.check(len(points), n_local)
+    return chain
 
 
 def _numbered_like(prefix: str, names: Any) -> list[str]:

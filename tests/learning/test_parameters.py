@@ -28,7 +28,7 @@ def make(base: Dynamics, target: str, kind: str) -> tuple[Parameters, np.ndarray
 
 
 @pytest.mark.parametrize("kind", ["values", "constant", "basis"])
-@pytest.mark.parametrize("target", ["ordering", "noise", "speed", "scale", "local_speed", "eps", "density"])
+@pytest.mark.parametrize("target", ["ordering", "rotation", "noise", "speed", "scale", "local_speed", "eps", "density"])
 def test_gradient(chain, target: str, kind: str) -> None:
     if target == "eps" and kind != "constant":
         pytest.skip("eps is one number")
@@ -40,7 +40,7 @@ def test_gradient(chain, target: str, kind: str) -> None:
     assert gradient @ u == pytest.approx(slope, rel=1e-6, abs=1e-10)
 
 
-@pytest.mark.parametrize("target", ["ordering", "noise", "speed", "local_speed"])
+@pytest.mark.parametrize("target", ["ordering", "rotation", "noise", "speed", "local_speed"])
 def test_scores_are_the_gradient_sample_by_sample(chain, target: str) -> None:
     parameters, a = make(chain.base, target, "basis")
     problem = PenalisedLikelihood(chain.likelihood, parameters, np.ones(chain.n))

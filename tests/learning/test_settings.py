@@ -36,6 +36,7 @@ REFUSED = [
     (TimeDensity, "horizon", (0.0, -2.0, np.inf, "auto")),
     (Smoothness, "ordering", (-1.0, np.nan, "none", None)),
     (Smoothness, "noise", (-1e-9, np.inf, "none", None)),
+    (Smoothness, "rotation", (-1.0, np.nan, "none", None)),
     (Smoothness, "basis", (1, 30.0, "all", True)),
     (Smoothness, "speed", ("fast", None, 1.0)),
     (Smoothness, "action", (-0.1, "auto", None)),

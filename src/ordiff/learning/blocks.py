@@ -18,7 +18,7 @@ from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.parameters import ParameterBlock, Parameters
 from ordiff.learning.penalties import GradientPenalty, LaplacianPenalty, RelativeRoughness
 from ordiff.learning.result import FittedChain
-from ordiff.learning.settings import FitSettings
+from ordiff.learning.settings import FitSettings, Smoothness
 from ordiff.learning.splines import MOST_DIMENSIONS, SplineBasis
 from ordiff.spectral import smooth_basis
 from ordiff.states import States
@@ -219,6 +219,16 @@ def parametrise(
     builder = _Builder(settings, states, base, _Basis.on(settings, states, coarse), rho)
     blocks, starts = zip(*builder.all(len(base.orderings), len(given.local)), strict=True)
     return Parameters(blocks, base, settings.alpha), np.concatenate(starts)
+
+
+def auto_blocks(smoothness: Smoothness, parameters: Parameters) -> tuple[bool, ...]:
+    """Whether the strength of each block is to be chosen; that of values is the paper's."""
+    own = {"noise": smoothness.noise, "rotation": smoothness.rotation}
+    return tuple(
+        own.get(block.target, smoothness.ordering) == "auto"
+        and (block.relative is not None or (block.penalty is not None and block.penalty.ndim == 1))
+        for block in parameters.blocks
+    )
 
 
 def _base_dynamics(

@@ -54,9 +54,14 @@ _FRACTIONS = (0.5, 1.0)
 
 
 def likelihood_on(
-    settings: FitSettings, data: Snapshots, states: States, eps: float, local: tuple[Array, ...] = ()
+    settings: FitSettings,
+    data: Snapshots,
+    states: States,
+    eps: float,
+    local: tuple[Array, ...] = (),
+    metric: tuple[Array, ...] = (),
 ) -> SnapshotLikelihood:
-    """The likelihood of snapshots on these states, with local orderings on the edges of their graph."""
+    """The likelihood of snapshots on these states, with local orderings and forms of a metric on their edges."""
     if data.horizon > _MOST_STEPS_OF_A_CHAIN * eps:
         raise ValueError(
             f"up to time {data.horizon:g} there are {data.horizon / eps:.3g} steps of {eps:g}, more than "
@@ -71,8 +76,9 @@ def likelihood_on(
     else:
         observation = Observation(W, states.observe(data.X), states.volumes, DENSITY_FLOOR / states.volumes.sum())
     return SnapshotLikelihood(
-        states.graph, observation, states.start, steps, fractions, sample_weight=data.weights, local=local
-    )
+        states.graph, observation, states.start, steps, fractions, sample_weight=data.weights, local=local,
+        metric=metric,
+    )  # fmt: skip
 
 
 def _time_matrix(settings: FitSettings, data: Snapshots, slices: Array, first: int) -> sp.csr_array:

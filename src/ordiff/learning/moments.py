@@ -187,6 +187,7 @@ class MomentFit:
     samples: list[Array]  # particles of each group, in the coordinates of the data
 
     unreached = early = np.empty(0, int)
+    rotation = None
 
     @property
     def loss(self) -> float:
@@ -212,10 +213,13 @@ class MomentFit:
         """The standard deviation of log ρ."""
         return self.process.log_noise_std
 
-    def deviations(self, X: Array, back: Array | None) -> tuple[Array, Array, Array]:
-        """Standard deviations of ordering, log noise and drift at points."""
+    def deviations(self, X: Array, back: Array | None) -> tuple[Array, Array, Array, Array]:
+        """Standard deviations of ordering, log noise, drift and rotation, which is 0, at points."""
         ordering, drift = self.process.deviations(X, back)
-        return ordering, np.full(len(X), self.process.log_noise_std), drift
+        return ordering, np.full(len(X), self.process.log_noise_std), drift, np.zeros_like(drift)
+
+    def tensor(self, back: Array | None) -> None:
+        """The noise has no direction."""
 
 
 def is_by_moments(settings: FitSettings, data: Snapshots) -> bool:

@@ -46,6 +46,10 @@ class FittedProcess:
         basis = self.form.basis
         return np.asarray(self.form.gradient(basis.transform(X)))
 
+    def rotation_at(self, X: Array) -> Array:
+        """0: the drift is a gradient."""
+        return np.zeros_like(X)
+
     def deviations(self, X: Array, back: Array | None) -> tuple[Array, Array]:
         """Standard deviations of the ordering, (p,), and of the drift in the coordinates to which ``back`` (d, n)
         leads, (p, n)."""
