@@ -160,7 +160,7 @@ def over_rows(loop: Callable[..., Any], indptr: Any, *args: Any) -> list[Any]:
 
 @cache
 def _blas() -> Any:
-    """The BLAS libraries, looked for once, and before a fork: one that cuts a search leaves its lock held in a child."""
+    """The BLAS libraries, found once, and before a fork: one that cuts a search leaves a lock held in the child."""
     import scipy.linalg  # noqa: F401  it has one of its own
 
     return ThreadpoolController().select(user_api="blas")
