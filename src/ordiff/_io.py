@@ -45,6 +45,9 @@ _ARRAYS = {
 # Those of which a file has several, with a number each.
 _SEVERAL = {"dynamics.orderings": "N", "dynamics.slopes": "N", "dynamics.local_slopes": "N", "chain.local": "E"}
 
+# The logarithm of a noise whose square is a number.
+_LARGEST_LOG = 320.0
+
 _NUMBER, _FLAG, _WORD, _WHOLE = one_of(int, float), one_of(bool), one_of(str), one_of(int)
 _STRENGTH = one_of(int, float, type(None))
 _FITTED = {
@@ -111,7 +114,11 @@ def read(path: str | Path) -> tuple[dict[str, Any], FittedChain, dict[str, Any],
     reduced = {"centre", "forward", "back"} & {name.removeprefix("coordinates.") for name in members}
     if len(reduced) not in (0, 3) or (not reduced and lengths["n"] != lengths["q"]):
         raise ValueError("its coordinates do not fit.")
-    return _settings(meta["settings"]), _chain(meta, members), meta["fitted"], members
+    chain = _chain(meta, members)
+    with np.errstate(all="ignore"):
+        if not (np.abs(np.log(chain.noise)) < _LARGEST_LOG).all():
+            raise ValueError("the noise of its chain is not positive, or beyond all use.")
+    return _settings(meta["settings"]), chain, meta["fitted"], members
 
 
 def _check_format(found: Any) -> None:
