@@ -1,5 +1,5 @@
-"""The benchmarks: python -m benchmarks.run [accuracy] [speed] [search] [learning] [learned] [appex] [passage]
-[geometry] [memory] [startup] [before] [--quick] [--write].
+"""The benchmarks: python -m benchmarks.run [accuracy] [speed] [search] [learning] [learned] [dimensions] [appex]
+[rotation] [passage] [geometry] [memory] [startup] [before] [--quick] [--write].
 
 Without names all of them run. Tables go to stdout as Markdown, progress to stderr; with --write each benchmark also
 replaces its section of RESULTS.md. --quick is a smoke check with the smallest size only, and is never written.
@@ -9,7 +9,21 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import accuracy, appex, before, geometry, learned, learning, memory, passage, search, speed, startup
+from benchmarks import (
+    accuracy,
+    appex,
+    before,
+    dimensions,
+    geometry,
+    learned,
+    learning,
+    memory,
+    passage,
+    rotation,
+    search,
+    speed,
+    startup,
+)
 from benchmarks.report import progress, write_section
 
 BENCHMARKS = {
@@ -18,7 +32,9 @@ BENCHMARKS = {
     "search": search.run,
     "learning": learning.run,
     "learned": learned.run,
+    "dimensions": dimensions.run,
     "appex": appex.run,
+    "rotation": rotation.run,
     "passage": passage.run,
     "geometry": geometry.run,
     "memory": memory.run,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import cache
@@ -12,21 +13,26 @@ import joblib
 import numpy as np
 
 import ordiff as od
+from ordiff import _parallel
+
+SHARED, PIECE = 20_000, 5_000  # small work is shared among threads too
 
 Results = dict[str, np.ndarray]
 
 
 @cache
 def operator() -> od.MarkovOperator:
-    """On more than two million edges, so that steps are shared by threads; one for all threads of a process."""
-    X = np.random.default_rng(0).normal(size=(42_000, 2))
+    """With steps that are shared by threads; one for all threads of a process."""
+    X = np.random.default_rng(0).normal(size=(2000, 2))
     op = od.Kernel(X[:, 0], noise=0.5 + 0.1 * np.tanh(X[:, 1])).operator(od.NeighborGraph.build(X, k=50), 0.01)
-    assert op.graph.n_edges > 2_000_000
+    assert len(_parallel.row_ranges(op.graph.indptr)) > 10
     return op
 
 
 def work() -> Results:
     """Steps of one and several functions, and a fit."""
+    _parallel._SHARED, _parallel._PIECE = SHARED, PIECE  # in every process that does the work
+    warnings.simplefilter("ignore", od.OrdiffWarning)  # a few iterations do not converge
     op = operator()
     f = np.random.default_rng(1).normal(size=(op.graph.n_points, 3))
     steps = {
@@ -38,9 +44,13 @@ def work() -> Results:
         "adjoint": op.adjoint(f),
         "transition probabilities": op.matrix.data,
     }
-    data = od.datasets.ornstein_uhlenbeck(300, random_state=0)
-    settings = {"smoothness": od.Smoothness(basis=10), "solver": od.Solver(n_starts=1)}
-    model = od.SnapshotSDE(data.start, noise="constant", **settings).fit(data.X, data.times)
+    data = od.datasets.ornstein_uhlenbeck(200, random_state=0)
+    model = od.SnapshotSDE(
+        data.start,
+        states=od.States.design(data.X, 0.5, data.start),
+        smoothness=od.Smoothness(0.1, 1.0, basis=10),
+        solver=od.Solver(eps=0.15, max_iter=10, n_starts=1),
+    ).fit(data.X, data.times)
     learned = ("ordering_", "noise_", "drift_", "ordering_std_", "loss_")
     return steps | {name: np.asarray(getattr(model, name)) for name in learned}
 
@@ -52,6 +62,7 @@ def in_process(method: str) -> list[Results]:
 
 def threads() -> list[Results]:
     """Four threads at once, all of them at their first step of one operator."""
+    operator.cache_clear()
     operator()
     with ThreadPoolExecutor(4) as pool:
         return [future.result() for future in [pool.submit(work) for _ in range(4)]]
@@ -63,7 +74,7 @@ def with_joblib(backend: str) -> list[Results]:
 
 WAYS: dict[str, Callable[[], list[Results]]] = {
     "here": lambda: [work()],
-    "here, then forked": lambda: [work(), *in_process("fork")],  # the child finds threads in use
+    "forked": lambda: in_process("fork") if "fork" in multiprocessing.get_all_start_methods() else [],
     "spawned": lambda: in_process("spawn"),
     "four threads": threads,
     "joblib, loky": lambda: with_joblib("loky"),
@@ -72,6 +83,11 @@ WAYS: dict[str, Callable[[], list[Results]]] = {
 
 
 def main() -> None:
-    way, path = sys.argv[1:]
-    results = WAYS[way]()
-    np.savez(path, **{f"{name}/{number}": a for number, result in enumerate(results) for name, a in result.items()})
+    """One way after the other in this process: "here" first, so that a forked child finds threads in use."""
+    path, *ways = sys.argv[1:]
+    found = {}
+    for way in ways:
+        print(way, flush=True)  # of one that hangs, its name is the last
+        for number, result in enumerate(WAYS[way]()):
+            found |= {f"{way}, run {number}/{name}": a for name, a in result.items()}
+    np.savez(path, **found)

@@ -95,9 +95,9 @@ def test_dimension_of_noisy_data_in_many_coordinates(wells, rng):
 
 
 def test_too_many_dimensions_are_refused_in_words(rng):
-    for n in (20, 96):
+    for n in (30, 96):
         X, t = rng.standard_normal((500, n)), rng.uniform(0.1, 1, 500)
-        with pytest.raises(ValueError, match=r"-dimensional, and states .* principal components"):
+        with pytest.raises(ValueError, match=r"-dimensional, and a process .* principal components"):
             od.SnapshotSDE(X[0]).fit(X, t)
         with pytest.raises(ValueError, match="9-dimensional"):
             od.States.design(X, dimension=9)

@@ -96,7 +96,9 @@ def test_sizes_are_checked():
 FROM_A_POINT = ["tilted_well", "well_1d", "well_ou", "three_wells", "noise_switch", "unequal_wells", "ring",
                 "mueller_brown", "saddle", "bent_valley", "far_start", "fast_slow"]  # fmt: skip
 FROM_A_CLOUD = ["well_snapshots", "wide_start"]
-PROCESSES = ["ornstein_uhlenbeck", "nonlinear", "valley", "sphere", "double_well", "limit_cycle", *FROM_A_POINT]
+TURNING = ["turning", "tensor_ou", "van_der_pol", "repressilator", "lotka_volterra", "toggle_switch"]
+PROCESSES = ["ornstein_uhlenbeck", "nonlinear", "valley", "sphere", "double_well", "limit_cycle", *FROM_A_POINT,
+             *TURNING]  # fmt: skip
 GRADIENTS = ["ornstein_uhlenbeck", "nonlinear", "valley", "double_well", *FROM_A_POINT, *FROM_A_CLOUD]
 
 
@@ -327,3 +329,27 @@ def test_landmarks_of_the_landscapes():
     assert at("mueller_brown", [-0.822, 0.624], [-0.558, 1.442], [0.623, 0.028]) < 0.02
     assert at("ring", [0.9, 1.2]) < 1e-12
     assert at("unequal_wells", [-0.1, 0.0]) < 0.3
+
+
+def test_a_linear_process_has_its_law():
+    """Means e^{Mt}x₀, and covariances with Σ′ = MΣ + ΣMᵀ + D."""
+    M, D, t = np.array([[-1.0, -2.0], [2.0, -1.0]]), np.array([[0.5, 0.2], [0.2, 0.3]]), 0.8
+    p = od.datasets.linear(M, D, [2.0, 0.0], np.full(20_000, t), random_state=0)
+    S, h = np.zeros((2, 2)), t / 4000
+    for _ in range(4000):
+        S = S + h * (M @ S + S @ M.T + D)
+    c, s = np.exp(-t) * np.cos(2 * t), np.exp(-t) * np.sin(2 * t)
+    np.testing.assert_allclose(p.X.mean(axis=0), [2 * c, 2 * s], atol=0.012)
+    np.testing.assert_allclose(np.cov(p.X.T), S, atol=0.006)
+    np.testing.assert_allclose(p.anisotropy[0] * p.noise[0] ** 2, D)
+    assert np.linalg.det(p.anisotropy[0]) == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="matrix must be 2 × 2"):
+        od.datasets.linear(np.eye(3), D, [2.0, 0.0], 1.0)
+
+
+def test_orderings_of_what_turns_are_local():
+    p = made("lotka_volterra")
+    i, j = np.array([0, 1, 2]), np.array([3, 1, 5])
+    np.testing.assert_allclose(p.ordering(i, j), (p.drift[i] * (p.X[j] - p.X[i])).sum(axis=1))
+    J = np.stack([slope(lambda x, c=c: p.drift_at(x)[:, c], p.X) for c in range(2)], axis=1)
+    np.testing.assert_allclose(np.trace(J, axis1=1, axis2=2), 0, atol=1e-8)  # all of it turns

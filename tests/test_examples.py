@@ -9,11 +9,17 @@ from pathlib import Path
 
 import pytest
 
+import ordiff as od
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 @pytest.mark.slow
 def test_gallery(tmp_path, monkeypatch, capsys):
+    """All of it, on smaller grids."""
+    torus = od.datasets.torus
+    monkeypatch.setattr(od.datasets, "torus", lambda side: torus(side // 2))
+    monkeypatch.setattr("ordiff.tuning._MAX_PAIRS", 200_000)
     monkeypatch.setattr(sys, "argv", ["gallery.py", str(tmp_path)])
     runpy.run_path(str(EXAMPLES / "gallery.py"), run_name="__main__")
     written = [line for line in capsys.readouterr().out.splitlines() if line.endswith(".png")]

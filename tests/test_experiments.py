@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -25,17 +26,28 @@ def test_spiral_in_its_own_coordinates():
     numbers = {n.quantity: n for n in ex.spiral_numbers(result)}
     curvature = numbers["mean curvature, relative error far from edges"]
     assert curvature.ours[0] < 0.003
+    velocity = numbers["velocity (covariance), relative error far from edges"]
+    assert velocity.ours[0] == pytest.approx(0.00227, abs=1e-5)
 
 
 @pytest.mark.slow
 def test_the_torus_gives_the_papers_numbers():
-    numbers = ex.torus_numbers(ex.torus())
+    numbers = ex.torus_numbers(islice(ex.torus(), 4))  # those that the paper has
     compared = [n for n in numbers if n.paper is not None]
     assert len(compared) == 7
     for n in compared:
         if "as the paper" in n.quantity or "isotropic, ε" in n.quantity.replace("anisotropic", ""):
             assert n.ours[0] == pytest.approx(n.paper, rel=0.005)
     assert compared[-1].ours[0] == pytest.approx(5.36, abs=0.005)
+
+
+@pytest.mark.filterwarnings("ignore:eps = ")
+def test_all_schemes_on_a_small_torus():
+    """Their accuracy is that of tests/test_operator.py."""
+    rows = list(ex.torus(30))
+    assert len({row.scheme for row in rows}) == 7
+    for number in ex.torus_numbers(rows):
+        assert np.isfinite(number.ours).all()
 
 
 def test_table_says_where_we_are_worse():

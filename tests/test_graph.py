@@ -157,7 +157,7 @@ def test_approximate_recall(n):
 
 def test_approximate_search_has_the_same_bits_on_any_number_of_threads(rng, set_threads):
     faiss = pytest.importorskip("faiss")
-    X, before = rng.normal(size=(20_000, 10)), faiss.omp_get_max_threads()
+    X, before = rng.normal(size=(5000, 10)), faiss.omp_get_max_threads()
     found = []
     for threads in (1, 4):
         set_threads(threads)
@@ -208,7 +208,7 @@ FORK_AND_INTERRUPT = """
 import os, signal, sys, threading
 import numpy as np
 import ordiff as od
-X = np.random.default_rng(0).normal(size=(20_000, 10))
+X = np.random.default_rng(0).normal(size=(5000, 10))
 def search(points=X):
     return od.NeighborGraph.build(points, k=15, method="approximate").indices
 expected = search()
@@ -217,7 +217,7 @@ if child == 0:
     os._exit(0 if np.array_equal(search(), expected) else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 signal.signal(signal.SIGINT, signal.default_int_handler)
-threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     while True:
         search()

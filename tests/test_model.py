@@ -89,7 +89,7 @@ def test_noise_that_changes_within_a_step() -> None:
     X = od.datasets.simulate(lambda x: np.full_like(x, 2.0), noise, [0.0], times, random_state=1)
     model = SnapshotSDE([0.0], solver=Solver(eps=0.3)).fit(X, times)
     inside = (X[:, 0] > 0.5) & (X[:, 0] < 5)
-    ahead = np.log(model._chain.dynamics.noise / model._chain.noise)[model.states_.nearest(X)]
+    ahead = np.log(model._process.dynamics.noise / model._process.noise)[model.states_.nearest(X)]
     np.testing.assert_allclose(ahead[inside].mean(), 0.037, atol=0.02)
     assert abs(np.log(model.noise_ / noise(X))[inside].mean()) < 0.03
 
@@ -140,7 +140,7 @@ def test_a_cycle_by_a_local_ordering_with_learned_speed() -> None:
 
     model = SnapshotSDE(
         data.start, learn=("ordering", "speed", "noise"), noise="constant", ordering=phase,
-        states=DesignedStates(spacing=0.12), smoothness=Smoothness(basis=100), solver=Solver(eps=0.08),
+        states=DesignedStates(spacing=0.12), smoothness=Smoothness(basis=100), solver=Solver(eps=0.08, n_starts=1),
     ).fit(data.X, data.times)  # fmt: skip
     around = np.stack([-data.X[:, 1], data.X[:, 0]], axis=1) / np.linalg.norm(data.X, axis=1)[:, None]
     learned, true = ((drift * around).sum(axis=1) for drift in (model.drift_, data.drift))
@@ -405,7 +405,8 @@ GRID = {"smoothness__noise": [1e-3, 1e3]}
 
 
 def small(start) -> SnapshotSDE:
-    return SnapshotSDE(start, smoothness=Smoothness(basis=15), solver=Solver(max_iter=60, n_starts=1))
+    smoothness, solver = Smoothness(basis=15), Solver(eps=0.1, max_iter=60, n_starts=1)
+    return SnapshotSDE(start, states=DesignedStates(spacing=0.5), smoothness=smoothness, solver=solver)
 
 
 @pytest.mark.slow
@@ -425,13 +426,13 @@ def test_grid_search_over_smoothness(process) -> None:
 def test_grid_search_with_times_by_their_name(process) -> None:
     """Times as metadata, which scikit-learn routes to fit and score; the result is the same."""
     X, times = process.X[:300], process.times[:300]
-    grid = {"smoothness__noise": [1e3], "states__spacing": [0.5]}
+    grid = {"smoothness__noise": [1e3], "states__spacing": [0.6]}
     by_place = GridSearchCV(small(process.start), grid, cv=2, error_score="raise").fit(X, times)
     with config_context(enable_metadata_routing=True):
         model = small(process.start).set_fit_request(times=True).set_score_request(times=True)
         by_name = GridSearchCV(model, grid, cv=2, error_score="raise").fit(X, times=times)
     np.testing.assert_allclose(by_name.cv_results_["mean_test_score"], by_place.cv_results_["mean_test_score"])
-    assert by_name.best_estimator_.states_.spacing == 0.5
+    assert by_name.best_estimator_.states_.spacing == 0.6
 
 
 # What scikit-learn's checks ask that a model of snapshots is not, and why.
@@ -451,7 +452,7 @@ EXPECTED = {
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
-    [SnapshotSDE(start=0, noise="constant", smoothness=Smoothness(basis=4), solver=Solver(max_iter=4, n_starts=1))],
+    [SnapshotSDE(start=0, noise=1.0, smoothness=Smoothness(0.1, basis=4), solver=Solver(0.2, max_iter=4, n_starts=1))],
     expected_failed_checks=lambda _: EXPECTED,
 )
 def test_scikit_learn(estimator, check) -> None:

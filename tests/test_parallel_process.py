@@ -2,59 +2,62 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
+import warnings
 
 import numba
 import numpy as np
 import pytest
 
+import parallel_work
 import processes
+from ordiff import _parallel
 
 SECONDS = 300  # a busy machine that has yet to compile needs a third of it
 
 
-def results(way, path, **environ):
-    """What every run of the work gave: name → one array a run."""
-    command = [sys.executable, "-c", "import parallel_work; parallel_work.main()", way, str(path)]
+def results(path, *ways, **environ):
+    """What every run of the work gave: way and run → name → array."""
+    command = [sys.executable, "-c", "import parallel_work; parallel_work.main()", str(path), *ways]
     processes.run(command, processes.environment(**environ), SECONDS)
     runs = {}
     with np.load(path) as arrays:
         for key in arrays:
-            runs.setdefault(key.rsplit("/", 1)[0], []).append(arrays[key])
+            run, name = key.split("/")
+            runs.setdefault(run, {})[name] = arrays[key]
     return runs
 
 
-@pytest.fixture(scope="module")
-def serial(tmp_path_factory):
-    """By one thread."""
-    return results("here", tmp_path_factory.mktemp("serial") / "result.npz", **processes.ONE_THREAD)
-
-
-WAYS = ["here, then forked", "spawned", "four threads", "joblib, loky", "joblib, threading"]
+@pytest.fixture
+def serial(monkeypatch, set_threads):
+    """By one thread, in this process."""
+    for name in ("_SHARED", "_PIECE"):  # set by the work
+        monkeypatch.setattr(_parallel, name, getattr(_parallel, name))
+    set_threads(1)
+    with warnings.catch_warnings():
+        return parallel_work.work()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-def test_the_same_bits_whoever_does_the_work(way, serial, tmp_path):
-    if "forked" in way and "fork" not in multiprocessing.get_all_start_methods():
-        pytest.skip("this system has no fork")
-    check(results(way, tmp_path / "result.npz"), serial)
+def test_the_same_bits_whoever_does_the_work(serial, tmp_path):
+    runs = results(tmp_path / "result.npz", *parallel_work.WAYS)
+    assert len(runs) >= 10
+    check(runs, serial)
 
 
 @pytest.mark.slow
 def test_the_same_bits_with_more_threads_than_cores(serial, tmp_path):
-    check(results("here", tmp_path / "result.npz", NUMBA_NUM_THREADS="5"), serial)
+    check(results(tmp_path / "result.npz", "here", NUMBA_NUM_THREADS="5"), serial)
 
 
-def check(found, serial):
-    assert found.keys() == serial.keys()
+def check(runs, serial):
+    assert all(found.keys() == serial.keys() for found in runs.values())
     different = {
-        f"{name}, run {number}": np.abs(array - serial[name][0]).max()
-        for name, arrays in found.items()
-        for number, array in enumerate(arrays)
-        if not np.array_equal(array, serial[name][0])
+        f"{run}, {name}": np.abs(array - serial[name]).max()
+        for run, found in runs.items()
+        for name, array in found.items()
+        if not np.array_equal(array, serial[name])
     }
     assert not different, "\n".join(f"{name}: {size:.1e}" for name, size in different.items())
 

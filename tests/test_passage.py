@@ -173,8 +173,7 @@ SETTINGS = {"equilibrium": (0.5, False), "box": (0.5, True), "box, cold": (0.125
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("setting", "seed"), [("equilibrium", 0), ("box", 1), ("box, cold", 2)])
 def test_committor_of_the_double_well(setting, seed):
     """2,000 samples, from exp(−U/D) or uniform on a box; the step is the one that choose_eps chooses."""
     D, box = SETTINGS[setting]

@@ -71,7 +71,7 @@ def test_a_known_noise_is_kept(snapshots):
 def test_weights_are_counts(snapshots):
     X, t = snapshots
     with pytest.warns(OrdiffWarning, match="counts samples"):
-        fit(X, t, weight=np.full(300, 1 / 20))
+        fit(X, t, weight=np.full(300, 1 / 20), noise=1.0)
     with pytest.warns(OrdiffWarning, match="300 of 600 rows of X are exact copies"):
         twice = fit(np.vstack([X, X]), np.concatenate([t, t]))
     counted = fit(X, t, weight=np.full(300, 2.0))
@@ -131,7 +131,8 @@ def test_times_that_are_not_counted_from_the_start_are_told(snapshots, usual):
     X, t = snapshots
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        fit(X, t + 2010)  # and so late nothing moves any more, which is told too
+        # so late nothing moves any more, which is told too
+        fit(X, t + 2010, noise=1.0, solver__max_iter=5, solver__n_starts=1)
     assert any("the start is at time 0" in str(one.message) and "times - times.min" in str(one.message) for one in told)
 
 
@@ -161,7 +162,7 @@ def test_on_samples_the_operator_is_the_chain_that_was_learned(snapshots, tmp_pa
     with pytest.warns(OrdiffWarning, match="not confirmed"):
         model = fit(X, t, states="samples", learn=("ordering", "noise", "density"), solver=solver)
     model.save(tmp_path / "model.npz")
-    expected = model._result.likelihood.time_slices(model._chain.dynamics)
+    expected = model._result.likelihood.time_slices(model._process.dynamics)
     for one in (model, od.load(tmp_path / "model.npz")):
         mass = one.states_.start
         for step in range(1, 6):
@@ -198,7 +199,7 @@ def test_fates_of_a_noise_field_with_outliers(seed):
     X = np.column_stack([2 * t, side * np.maximum(t - 1, 0) * 1.5, 0 * t])
     X += rng.standard_t(2.5, X.shape) * (0.5 + 0.15 * t)[:, None]
     with warnings.catch_warnings(action="ignore", category=OrdiffWarning):  # some samples are not reached
-        model = SnapshotSDE(t == 0, smoothness=Smoothness(basis=30)).fit(X, t)
+        model = SnapshotSDE(t == 0, smoothness=Smoothness(basis=30), solver=Solver(n_starts=1)).fit(X, t)
     fates = model.fate_probabilities({"up": (t == 3) & (X[:, 1] > 2), "down": (t == 3) & (X[:, 1] < -2)})
     np.testing.assert_allclose(fates.sum(axis=1), 1, atol=1e-6)
     assert np.abs(fates[t == 0].mean(axis=0) - 0.5).max() < 0.15
@@ -215,7 +216,8 @@ def test_numpy_scalars_among_the_settings_can_be_saved(snapshots, tmp_path):
 
 
 def test_the_number_of_neighbours_is_heeded(snapshots):
-    quick = {"smoothness__basis": 5, "solver__max_iter": 5, "solver__n_starts": 1}  # what is learned does not matter
+    # what is learned does not matter
+    quick = {"noise": 1.0, "smoothness__basis": 5, "solver__max_iter": 5, "solver__n_starts": 1}
     with warnings.catch_warnings(action="ignore", category=OrdiffWarning):
         few, many = (fit(*snapshots, states__n_neighbors=k, **quick).graph_ for k in (15, 60))
     assert 7 < few.n_edges / few.n_points < 20
@@ -230,5 +232,6 @@ def test_few_functions_find_the_samples(seed):
     X = np.repeat([[1.0, 3.0], [2.0, 1.0], [3.0, 3.0], [4.0, 1.0]], 4, axis=0)
     X += 1e-9 * np.random.default_rng(seed).normal(size=X.shape)
     times, weights = np.repeat([1, 2, 1, 2], 4), np.r_[10.0, np.ones(15)]
-    model = SnapshotSDE(0, noise="constant", smoothness=Smoothness(basis=4)).fit(X, times, sample_weight=weights)
+    settings = {"noise": "constant", "smoothness": Smoothness(basis=4), "solver": Solver(n_starts=1)}
+    model = SnapshotSDE(0, **settings).fit(X, times, sample_weight=weights)
     assert model.unreached_.size == 0

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from unittest import mock
 
 import numpy as np
 
+import chain_reference
 import ordiff as od
 import smoke
+from ordiff.learning.scores import Directions, scores
 
 
 def steps() -> None:
@@ -19,6 +22,17 @@ def steps() -> None:
     op.adjoint(X)
     od.local_moments(op)
     od.velocity(op, "symmetric")
+
+
+def forms() -> None:
+    """Likelihoods of every form, with two orderings and a local one, and their scores in both precisions."""
+    for form in chain_reference.FORMS:
+        rng = np.random.default_rng(0)
+        case, U = chain_reference.make(rng, form=form), rng.normal(size=(50, 2))
+        likelihood, changes = case.likelihood(), Directions((U, U), (U, U), (U,), U)
+        likelihood.value_and_gradient(case.dynamics)
+        for dtype in (np.float32, np.float64):
+            scores(likelihood, case.dynamics, changes, dtype=dtype)
 
 
 def fits() -> None:
@@ -35,4 +49,7 @@ if __name__ == "__main__":
     smoke.check_operator()
     smoke.check_fit()
     steps()
+    with mock.patch("ordiff._compiled.csr.index_dtype", return_value=np.int64):  # as on graphs of 2³¹ edges
+        steps()
+    forms()
     fits()

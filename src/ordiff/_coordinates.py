@@ -67,7 +67,14 @@ class LinearCoordinates:
     @property
     def reduced(self) -> bool:
         """Whether they are fewer than the data's own."""
-        return self.forward is not None
+        return self.forward is not None and self.forward.shape[0] != self.forward.shape[1]
+
+    def stretched(self, root: Array, n: int) -> LinearCoordinates:
+        """These coordinates z of n-dimensional data as z root⁻¹, for a symmetric root (q, q)."""
+        forward, back, centre = self.forward, self.back, self.centre
+        if forward is None or back is None or centre is None:
+            forward, back, centre = np.eye(n), np.eye(n), np.zeros(n)
+        return LinearCoordinates(centre, forward @ np.linalg.inv(root), root @ back)
 
     def transform(self, X: Array) -> Array:
         """Points (p, n) in these coordinates, (p, q)."""

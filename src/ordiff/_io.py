@@ -16,23 +16,25 @@ from ordiff._validation import Array, IntArray
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.ordering import Ordering
 from ordiff.learning.likelihood import Dynamics
+from ordiff.learning.process import FittedProcess
 from ordiff.learning.result import FittedChain
+from ordiff.learning.ridges import KNOTS, RidgeBasis, RidgeOrdering
 from ordiff.learning.settings import GROUPS, DesignedStates, SampleStates
 from ordiff.states import States
 
 # The layout of files.
-_FORMAT = 3
+_FORMAT = 4
 _KIND = "ordiff.SnapshotSDE"
 _OF_STATES = ("spacing", "dimension", "radius", "are_samples")
+_OF_CHAIN = ("log_noise_shift", "rotation", "metric")
+_OF_BASIS = ("centre", "directions", "knots")
 
-# The arrays of a file. Axes: N states, R one more, E edges, q coordinates of the chain, n of the samples, m samples,
-# s points of the start, a orderings, h evaluations; u and e samples that are not reached or too early.
+# The arrays of every file. Axes: q coordinates of the process, n of the samples, m samples, s points of the start,
+# a orderings, h evaluations; u and e samples that are not reached or too early.
 _ARRAYS = {
-    "states.points": ArraySpec("f", "Nq"), "states.volumes": ArraySpec("f", "N"), "states.start": ArraySpec("f", "N"),
-    "graph.indptr": ArraySpec("i", "R"), "graph.indices": ArraySpec("i", "E"), "graph.sqdist": ArraySpec("f", "E"),
-    "dynamics.noise": ArraySpec("f", "N"), "dynamics.log_weight": ArraySpec("f", "N"),
-    "chain.ordering": ArraySpec("f", "N"), "chain.log_noise_shift": ArraySpec("f", "N", required=False),
     "ordering_": ArraySpec("f", "m"), "noise_": ArraySpec("f", "m"), "drift_": ArraySpec("f", "mn"),
+    "rotation_": ArraySpec("f", "mn"), "rotation_std_": ArraySpec("f", "mn", finite=False),
+    "noise_tensor_": ArraySpec("f", "nn", required=False), "noise_tensor_std_": ArraySpec("f", "nn", required=False),
     "ordering_std_": ArraySpec("f", "m", finite=False), "log_noise_std_": ArraySpec("f", "m", finite=False),
     "noise_std_": ArraySpec("f", "m", finite=False), "drift_std_": ArraySpec("f", "mn", finite=False),
     "speed_": ArraySpec("f", "a"), "history_": ArraySpec("f", "h", finite=False),
@@ -42,8 +44,22 @@ _ARRAYS = {
     "coordinates.forward": ArraySpec("f", "nq", required=False),
     "coordinates.back": ArraySpec("f", "qn", required=False),
 }  # fmt: skip
-# Those of which a file has several, with a number each.
+# Those of a chain. Axes: N states, R one more, E edges.
+_CHAIN_ARRAYS = {
+    "states.points": ArraySpec("f", "Nq"), "states.volumes": ArraySpec("f", "N"), "states.start": ArraySpec("f", "N"),
+    "graph.indptr": ArraySpec("i", "R"), "graph.indices": ArraySpec("i", "E"), "graph.sqdist": ArraySpec("f", "E"),
+    "dynamics.noise": ArraySpec("f", "N"), "dynamics.log_weight": ArraySpec("f", "N"),
+    "chain.ordering": ArraySpec("f", "N"), "chain.log_noise_shift": ArraySpec("f", "N", required=False),
+    "chain.rotation": ArraySpec("f", "Nq", required=False), "chain.metric": ArraySpec("f", "qq", required=False),
+}  # fmt: skip
+# Those of which a chain has several, with a number each.
 _SEVERAL = {"dynamics.orderings": "N", "dynamics.slopes": "N", "dynamics.local_slopes": "N", "chain.local": "E"}
+# Those of a process that was learned by moments. Axes: R directions, K knots, p coefficients, P one more.
+_PROCESS_ARRAYS = {
+    "basis.centre": ArraySpec("f", "q"), "basis.directions": ArraySpec("f", "Rq"), "basis.knots": ArraySpec("f", "RK"),
+    "process.coefficients": ArraySpec("f", "p"), "process.covariance": ArraySpec("f", "PP"),
+    "process.start": ArraySpec("f", "sq"), "process.start_weights": ArraySpec("f", "s"),
+}  # fmt: skip
 
 # The logarithm of a noise whose square is a number.
 _LARGEST_LOG = 320.0
@@ -53,36 +69,70 @@ _STRENGTH = one_of(int, float, type(None))
 _FITTED = {
     "horizon_": _validation.positive, "loss_": _validation.number, "n_iter_": _WHOLE, "converged_": _FLAG,
     "interrupted_": _FLAG, "n_features_in_": _WHOLE, "smooth_ordering_": _STRENGTH, "smooth_noise_": _STRENGTH,
+    "rotation_nats_": _STRENGTH,
     "_level_deviation": _NUMBER, "times_known": _FLAG, "reasons": [_WORD],
     "moments": [(_NUMBER, _WHOLE, _WORD, _NUMBER, _NUMBER, _NUMBER)],
 }  # fmt: skip
 _STATES = {"spacing": _NUMBER, "dimension": _WHOLE, "radius": _NUMBER, "are_samples": _FLAG}
-_SETTINGS = ("start", "learn", "noise", "ordering", "states", "times", "smoothness", "solver", "progress",
+_CHAIN_META = {"states": _STATES, "eps": _validation.positive, "self_weight": _NUMBER, "alpha": _NUMBER}
+_PROCESS_META = {"noise": _validation.positive, "step": _validation.positive}
+_SETTINGS = ("start", "learn", "drift", "noise", "ordering", "states", "times", "smoothness", "solver", "progress",
              "random_state")  # fmt: skip
 
 
 def write(
-    path: str | Path, settings: dict[str, Any], chain: FittedChain, numbers: dict[str, Any], arrays: dict[str, Any]
+    path: str | Path,
+    settings: dict[str, Any],
+    process: FittedChain | FittedProcess,
+    numbers: dict[str, Any],
+    arrays: dict[str, Any],
 ) -> None:
-    """Write a model: the settings of the estimator, the chain, and its fitted numbers and arrays by their names."""
+    """Write a model: the settings of the estimator, the process, and its fitted numbers and arrays by their names."""
+    members, meta = _chain_members(process) if isinstance(process, FittedChain) else _process_members(process)
+    members |= arrays
+    meta |= {
+        "format": _FORMAT, "kind": _KIND, "of": type(process).__name__,
+        "settings": _plain_settings(settings), "fitted": {name: _plain(value) for name, value in numbers.items()},
+    }  # fmt: skip
+    _archive.write(path, meta, members)
+
+
+def _process_members(process: FittedProcess) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arrays and numbers of a process that was learned by moments."""
+    basis = process.form.basis
+    members = {f"basis.{name}": getattr(basis, name) for name in _OF_BASIS}
+    members |= {
+        "process.coefficients": process.form.coefficients, "process.covariance": process.covariance,
+        "process.start": process.start, "process.start_weights": process.start_weights,
+    }  # fmt: skip
+    return members, {"noise": process.noise, "step": process.step}
+
+
+def _process(meta: dict[str, Any], members: dict[str, Any]) -> FittedProcess:
+    basis = RidgeBasis(*(members[f"basis.{name}"] for name in _OF_BASIS))
+    form = RidgeOrdering(basis, members["process.coefficients"])
+    covariance, start, weights = (members[f"process.{name}"] for name in ("covariance", "start", "start_weights"))
+    return FittedProcess(form, meta["noise"], covariance, start, weights, meta["step"])
+
+
+def _chain_members(chain: FittedChain) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arrays and numbers of a chain."""
     d, states = chain.dynamics, chain.states
-    members: dict[str, Any] = arrays | {
+    members: dict[str, Any] = {
         "states.points": states.points, "states.volumes": states.volumes, "states.start": states.start,
         "graph.indptr": states.graph.indptr, "graph.indices": states.graph.indices, "graph.sqdist": states.graph.sqdist,
         "dynamics.noise": d.noise, "dynamics.log_weight": d.log_weight, "chain.ordering": chain.ordering,
     }  # fmt: skip
-    if chain.log_noise_shift is not None:
-        members["chain.log_noise_shift"] = chain.log_noise_shift
+    parts = {f"chain.{name}": getattr(chain, name) for name in _OF_CHAIN}
+    members |= {name: value for name, value in parts.items() if value is not None}
     values = (d.orderings, d.slopes, d.local_slopes, chain.local_differences())
     for name, several in zip(_SEVERAL, values, strict=True):
         members |= {f"{name}.{k}": one for k, one in enumerate(several)}
     meta = {
-        "format": _FORMAT, "kind": _KIND, "settings": _plain_settings(settings),
-        "fitted": {name: _plain(value) for name, value in numbers.items()},
         "states": {name: _plain(getattr(states, name)) for name in _OF_STATES},
         "eps": d.eps, "self_weight": d.self_weight, "alpha": chain.alpha,
     }  # fmt: skip
-    _archive.write(path, meta, members)
+    return members, meta
 
 
 @contextmanager
@@ -92,19 +142,19 @@ def told(path: str | Path) -> Iterator[None]:
         yield
 
 
-def read(path: str | Path) -> tuple[dict[str, Any], FittedChain, dict[str, Any], dict[str, Any]]:
-    """Settings, chain, numbers and arrays, as `write` had them; all are checked. To be called in `told`."""
+def read(path: str | Path) -> tuple[dict[str, Any], FittedChain | FittedProcess, dict[str, Any], dict[str, Any]]:
+    """Settings, process, numbers and arrays, as `write` had them; all are checked. To be called in `told`."""
     with _archive.opened(path) as archive:
         meta = archive.meta()
         if meta.get("kind") != _KIND:
             raise ValueError("it holds something else.")
         _check_format(meta.get("format"))
-        parts = {"settings": one_of(dict), "eps": _validation.positive, "self_weight": _NUMBER, "alpha": _NUMBER}
-        spec = {"format": _WHOLE, "kind": _WORD, "fitted": _FITTED, "states": _STATES, **parts}
-        _archive.checked_json(meta, spec, "meta")
-        members, lengths = archive.arrays(_ARRAYS | _numbered(archive.names()))
-    if lengths["R"] != lengths["N"] + 1 or meta["fitted"]["n_features_in_"] != lengths["n"]:
-        raise ValueError("the sizes of its arrays do not fit.")
+        is_chain = meta.get("of") == FittedChain.__name__
+        common = {"format": _WHOLE, "kind": _WORD, "of": _WORD, "fitted": _FITTED, "settings": one_of(dict)}
+        _archive.checked_json(meta, common | (_CHAIN_META if is_chain else _PROCESS_META), "meta")
+        own = _CHAIN_ARRAYS | _numbered(archive.names()) if is_chain else _PROCESS_ARRAYS
+        members, lengths = archive.arrays(_ARRAYS | own)
+    _check_sizes(lengths, is_chain, meta["fitted"]["n_features_in_"])
     for name in ("unreached_", "early_"):
         if members[name].size:
             _validation.indices(members[name], lengths["m"], name)
@@ -114,11 +164,20 @@ def read(path: str | Path) -> tuple[dict[str, Any], FittedChain, dict[str, Any],
     reduced = {"centre", "forward", "back"} & {name.removeprefix("coordinates.") for name in members}
     if len(reduced) not in (0, 3) or (not reduced and lengths["n"] != lengths["q"]):
         raise ValueError("its coordinates do not fit.")
-    chain = _chain(meta, members)
-    with np.errstate(all="ignore"):
-        if not (np.abs(np.log(chain.noise)) < _LARGEST_LOG).all():
-            raise ValueError("the noise of its chain is not positive, or beyond all use.")
-    return _settings(meta["settings"]), chain, meta["fitted"], members
+    process = (_chain if is_chain else _process)(meta, members)
+    return _settings(meta["settings"]), process, meta["fitted"], members
+
+
+def _check_sizes(lengths: dict[str, int], is_chain: bool, n_features: int) -> None:
+    """Relations between the lengths of axes that their names do not tell."""
+    if is_chain:
+        fits = lengths["R"] == lengths["N"] + 1
+    else:
+        d, ridges = lengths["q"], lengths["R"] * (KNOTS - 1)
+        n_functions = 2 * d + d * (d - 1) // 2 + ridges
+        fits = lengths["K"] == KNOTS and lengths["p"] == n_functions and lengths["P"] == n_functions + 1
+    if not fits or n_features != lengths["n"]:
+        raise ValueError("the sizes of its arrays do not fit.")
 
 
 def _check_format(found: Any) -> None:
@@ -153,10 +212,15 @@ def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
         meta["eps"], members["dynamics.noise"], orderings, slopes, local_slopes, members["dynamics.log_weight"],
         meta["self_weight"],
     )  # fmt: skip
-    dynamics.check(len(points), len(differences))
     given = tuple(Ordering.local(_StoredDifferences(graph.matrix(edges))) for edges in differences)
-    shift = members.get("chain.log_noise_shift")
-    return FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"], log_noise_shift=shift)
+    parts = {name: members.get(f"chain.{name}") for name in _OF_CHAIN}
+    chain = FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"], **parts)
+    n_local = len(chain.edge_differences()) + len(chain.edge_forms())
+    dynamics.check(len(points), n_local)
+    with np.errstate(all="ignore"):
+        if not (np.abs(np.log(chain.noise)) < _LARGEST_LOG).all():
+            raise ValueError("the noise of its chain is not positive, or beyond all use.")
+    return chain
 
 
 def _numbered_like(prefix: str, names: Any) -> list[str]:

@@ -136,9 +136,9 @@ def cut_rows(indptr: Any, parts: int) -> list[Range]:
     return list(pairwise([0, *cuts.tolist(), len(indptr) - 1]))
 
 
-def even_ranges(n: int, work: int, most: int = _MOST_PIECES) -> list[Range]:
-    """Ranges of 0 … n − 1 of equal length, for this much work in all; at most so many."""
-    pieces = max(1, min(_pieces(work), n, most))
+def even_ranges(n: int, work: int, most: int | None = None) -> list[Range]:
+    """Ranges of 0 … n − 1 of equal length, for this much work in all; at most so many, if it is said."""
+    pieces = max(1, min(_pieces(work), n, _MOST_PIECES if most is None else most))
     return list(pairwise(np.linspace(0, n, pieces + 1).astype(int).tolist()))
 
 

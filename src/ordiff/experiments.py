@@ -47,9 +47,9 @@ class TorusRow:
         return _rms(self.generator - self.problem.generator), _rms(self.adjoint - self.problem.adjoint)
 
 
-def torus() -> Iterator[TorusRow]:
-    """The schemes of the operator table, one after the other, on the 100 × 100 torus."""
-    plain, tensor = datasets.torus(100), datasets.torus(100, anisotropic=True)
+def torus(side: int = 100) -> Iterator[TorusRow]:
+    """The schemes of the operator table, one after the other, on the torus of side × side samples."""
+    plain, tensor = datasets.torus(side), datasets.torus(side, anisotropic=True)
     # far enough for the widest step, six standard deviations of the Richardson splitting
     graph = NeighborGraph.build(plain.X, radius=1.1)
     order = Ordering.local(plain.ordering)  # type: ignore[arg-type]
@@ -104,9 +104,8 @@ class Spiral:
         return float((error / size)[self.interior].mean())
 
 
-def spiral() -> Spiral:
-    """Every kind of velocity, and the curvature, on the 100 × 100 spiral."""
-    side, eps = 100, 0.0015
+def spiral(side: int = 100, eps: float = 0.0015) -> Spiral:
+    """Every kind of velocity, and the curvature, on the spiral of side × side samples."""
     p = datasets.spiral(side)
     graph = NeighborGraph.build(p.X, radius=0.5)
     op = Kernel(Ordering(p.ordering, scale=p.scale), noise=p.noise).operator(graph, eps)  # type: ignore[arg-type]

@@ -143,60 +143,14 @@ def _local_pca(offsets: Array, variance: float, rank: int) -> tuple[NDArray[np.i
     return d, V[:, :, :rank].copy(), squares[:, :rank].copy()
 
 
-def intrinsic_dimension(graph: NeighborGraph, n_samples: int = 1000) -> int:
-    """The dimension of the data, by local PCA at up to ``n_samples`` samples spread over all.
-
-    Where the spectra of 20 neighbours, or of 100 if the graph has them, have a clear gap, it is the number of
-    directions before the widest: noise across a manifold fills small neighbourhoods, its curvature large ones.
-    Without a gap it is the median number of directions that hold 90% of the variance.
-    """
-    if graph.dimension is None:
-        spectra = [_local_spectra(graph, k, n_samples) for k in sorted({usual_neighbors(graph, k) for k in (20, 100)})]
-        gaps = [_widest_gap(np.median(spectrum, axis=0)) for spectrum in spectra]
-        width, d = max(gaps)
-        if width < _GAP:
-            d = int(np.median(1 + np.sum(np.cumsum(spectra[-1], axis=1)[:, :-1] <= 0.9, axis=1)))
-        graph.dimension = d
+def intrinsic_dimension(graph: NeighborGraph) -> int:
+    """The dimension of the data, by local PCA at up to 1,000 samples spread over all; see `NeighborGraph.dimension`."""
     return graph.dimension
-
-
-# A gap is clear when the variance falls this many times from one direction to the next; shares of the variance below
-# the second are not told apart.
-_GAP, _LEAST_SHARE = 5.0, 0.01
-
-
-def _local_spectra(graph: NeighborGraph, k: int, n_samples: int) -> Array:
-    """Shares of the variance of k neighbours along their principal directions, (samples, min(k, n)), descending."""
-    X = _validation.need_points(graph.X, "the intrinsic dimension")
-    most = max(50, min(n_samples, 20_000_000 // (k * X.shape[1])))
-    some = np.unique(np.linspace(0, len(X) - 1, most).astype(int))
-    offsets = np.zeros((some.size, k, X.shape[1]))
-    for n, i in enumerate(some):
-        row = slice(graph.indptr[i], graph.indptr[i + 1])
-        near = np.argsort(graph.sqdist[row], kind="stable")[1 : k + 1]
-        offsets[n, : near.size] = X[graph.indices[row][near]] - X[i]
-    offsets -= offsets.mean(axis=1, keepdims=True)  # the sample itself may lie off the manifold
-    other = offsets.transpose(0, 2, 1)
-    squares = np.linalg.eigvalsh(other @ offsets if X.shape[1] <= k else offsets @ other)[:, ::-1]
-    squares = np.maximum(squares[squares.sum(axis=1) > 0], 0.0)
-    if len(squares) == 0:
-        return np.ones((1, 1))
-    return squares / squares.sum(axis=1, keepdims=True)
-
-
-def _widest_gap(spectrum: Array) -> tuple[float, int]:
-    """The largest ratio of a share of variance to the next, and how many come before it."""
-    if spectrum.size == 1:
-        return np.inf, 1
-    floored = np.maximum(spectrum, _LEAST_SHARE)
-    ratios = floored[:-1] / floored[1:]
-    at = int(np.argmax(ratios))
-    return float(ratios[at]), at + 1
 
 
 def usual_neighbors(graph: NeighborGraph, most: int) -> int:
     """How many neighbours an estimate may use on this graph: ``most``, or what the median sample has."""
-    return max(1, min(most, int(np.median(np.diff(graph.indptr))) - 1))
+    return graph.usual_degree(most)
 
 
 def knn_density(graph: NeighborGraph, k: int = 16, dimension: int | None = None) -> Array:

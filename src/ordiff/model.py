@@ -13,28 +13,43 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import sqrtm
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ordiff import _io, _validation
 from ordiff._parallel import one_blas_thread
+from ordiff._summary import summary, warn_of_fit
 from ordiff._targets import states_of
 from ordiff._validation import Array
 from ordiff.fields import Moments, local_moments
-from ordiff.learning.check import FitCheck, Moment, check_fit
+from ordiff.learning.check import FitCheck, Moment, check_fit, check_moments
 from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.discretise import likelihood_on
-from ordiff.learning.fit import fit, progress_bar
+from ordiff.learning.fit import fit, look_at_tensor, progress_bar
+from ordiff.learning.moments import MomentFit, fit_moments, is_by_moments
+from ordiff.learning.process import FittedProcess
 from ordiff.learning.result import FitResult, FittedChain
 from ordiff.learning.settings import GROUPS, FitSettings, group_of
 from ordiff.learning.uncertainty import LikelihoodProfile, Uncertainty, bootstrap, noise_profile
 from ordiff.passage import fate_probabilities, terminal_sets
 from ordiff.states import States
 
+# What only a chain has, and what is said where there is none.
+_OF_CHAIN = ("states_", "graph_", "operator_", "eps_", "_observed")
+_NO_CHAIN = (
+    "{} is not available: from four dimensions on a process is learned by moments, without a chain. Use simulate() and "
+    "predict_drift(), or fit the leading two or three principal components."
+)
+
 
 class SnapshotSDE(BaseEstimator):
-    """Learns dx = ∇l dt + ρ dW from points that were each seen once.
+    """Learns dx = (∇l + w) dt + ρ dW from points that were each seen once.
+
+    In up to three dimensions by the likelihood of a chain. Data of four dimensions and more, with known times and
+    designed states, are learned by moments (`ordiff.learning.moments`): l is then a quadratic form and functions of
+    single directions, ρ is constant, and there is no chain.
 
     Parameters
     ----------
@@ -43,8 +58,13 @@ class SnapshotSDE(BaseEstimator):
         samples that are a start, or a mass (m,) on the samples.
     learn : tuple of str
         What is learned, of "ordering", "noise", "speed" and "scale" (of given orderings), "eps", "density".
-    noise : {"field", "constant"} or float
-        A field, one number (at the optimum of its marginal likelihood), or the known noise, which is kept.
+    drift : {"auto", "gradient", "general"}
+        A gradient ∇l of the ordering, or ∇l + w with a field w without divergence beside it, as in cycles and currents.
+        "auto" takes w where it is worth its parameters, by the difference of the marginal likelihoods. For designed
+        states in 2 and 3 flat dimensions; elsewhere "auto" is the gradient.
+    noise : {"field", "constant", "tensor"} or float
+        A field, one number (at the optimum of its marginal likelihood), a field beside a constant direction, with
+        diffusion ½ρ²A and det A = 1 (in 2 and 3 flat dimensions, with a general drift), or the known noise, kept.
     ordering : array-like, callable, Ordering or None
         Given orderings: values at the samples (m,), where the learned ordering starts from, or which is kept if it is
         not learned (carried to the states by local polynomials); or a function of points (N, n) that returns an
@@ -70,16 +90,23 @@ class SnapshotSDE(BaseEstimator):
     samples_ : array of shape (m, n)
         The samples of the fit.
     ordering_, noise_, drift_ : array of shape (m,), (m,) and (m, n)
-        At the samples; the ordering is 0 at the start.
-    ordering_std_, noise_std_, log_noise_std_, drift_std_ : array of shape (m,), (m, n) for the drift
+        At the samples; the ordering is 0 at the start. The drift is that of all parts.
+    rotation_ : array of shape (m, n)
+        The part w of the drift that turns; 0 when the drift is a gradient.
+    ordering_std_, noise_std_, log_noise_std_, drift_std_, rotation_std_ : array of shape (m,), (m, n) for drifts
         One posterior standard deviation.
+    noise_tensor_, noise_tensor_std_ : array of shape (n, n) or None
+        A of a noise with a direction, and its posterior deviations; None without noise="tensor". The drift is then
+        A∇l + w, as the fit is made in coordinates in which A is about I.
+    rotation_nats_ : float or None
+        By how many nats a drift that turns is more likely than a gradient; None when it was not tried.
     check_ : FitCheck
         Whether the fit can be trusted: ``trusted``, ``reasons`` (sentences), and a ``table`` of the means and
         covariances that the fitted process predicts at the times of the samples, beside those that were observed.
     speed_ : array
         The mean speed of every ordering.
     states_, graph_, operator_, eps_
-        The chain: its states, their graph, its operator and its step.
+        The chain: its states, their graph, its operator and its step; in up to three dimensions.
     coordinates_ : LinearCoordinates
         Where the samples lie in a linear subspace up to noise, the chain lives there: `states_.points` are in its
         coordinates, and ``coordinates_.inverse(states_.points)`` in those of X. All else is in the coordinates of X.
@@ -105,6 +132,7 @@ class SnapshotSDE(BaseEstimator):
         start: Any,
         *,
         learn: Any = ("ordering", "noise"),
+        drift: str = "auto",
         noise: Any = "field",
         ordering: Any = None,
         states: Any = "designed",
@@ -114,7 +142,7 @@ class SnapshotSDE(BaseEstimator):
         progress: bool = False,
         random_state: Any = 0,
     ) -> None:
-        self.start, self.learn, self.noise, self.ordering = start, learn, noise, ordering
+        self.start, self.learn, self.drift, self.noise, self.ordering = start, learn, drift, noise, ordering
         self.states, self.times, self.smoothness, self.solver = states, times, smoothness, solver
         self.progress, self.random_state = progress, random_state
 
@@ -171,34 +199,47 @@ class SnapshotSDE(BaseEstimator):
         with one_blas_thread(), progress_bar(self.progress) as report:
             warn_of_units(data, [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))])
             self.coordinates_ = coordinates_for(settings, data)
-            self._samples, data = X, data.in_coordinates(self.coordinates_)
+            self._samples, original = X, data
+            data = original.in_coordinates(self.coordinates_)
+            by_moments = is_by_moments(settings, data)
+            if settings.noise == "tensor" and not by_moments:  # in coordinates in which it has nearly no direction
+                root = sqrtm(look_at_tensor(settings, data, report)).real
+                self.coordinates_ = self.coordinates_.stretched(root, X.shape[1])
+                data = original.in_coordinates(self.coordinates_)
             kept = None if checkpoint is None else Checkpoint(checkpoint, settings, data)
-            result = fit(settings, data, report, kept)
+            if by_moments:
+                result: FitResult | MomentFit = fit_moments(settings, data, report)
+            else:
+                result = fit(settings, data, report, kept)
             self._read(settings, data, result)
-        _warn_of_fit(self)
+        warn_of_fit(self)
         return self
 
-    def _read(self, settings: FitSettings, data: Snapshots, result: FitResult) -> None:
+    def _read(self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit) -> None:
         """The fitted attributes, at the samples in the user's order."""
         self._settings, self._data = settings, data
-        self._result: FitResult | None = result
+        self._result: FitResult | MomentFit | None = result
         self.horizon_ = data.horizon
-        self.loss_, self.history_ = result.solution.loss, np.array(result.losses)
-        self.n_iter_, self.converged_ = len(result.losses), result.converged
-        self.interrupted_ = result.solution.interrupted
+        self.loss_, self.history_ = result.loss, np.array(result.losses)
+        self.n_iter_, self.converged_, self.interrupted_ = len(result.losses), result.converged, result.interrupted
         self.smooth_ordering_, self.smooth_noise_ = (result.strength(name) for name in ("ordering", "noise"))
         self.unreached_, self.early_ = result.unreached, result.early
         self._level_deviation = result.level_deviation()
-        self._read_chain(result.chain, data.X)
-        B, chain = self._observed, result.chain
-        self.ordering_ = B @ chain.ordering
-        self.noise_ = np.exp(B @ np.log(chain.noise))
-        self.drift_ = self.coordinates_.vectors(chain.drift(data.X))
-        self.speed_ = chain.speeds()
-        self.ordering_std_, self.log_noise_std_ = result.posterior.deviations(B, chain.states.start)
+        self._read_process(result.process, data.X)
+        process, back = result.process, self.coordinates_.back
+        self.ordering_, self.noise_ = process.ordering_at(data.X), process.noise_at(data.X)
+        self.drift_, self.speed_ = self.coordinates_.vectors(process.drift(data.X)), process.speeds()
+        self.rotation_ = self.coordinates_.vectors(process.rotation_at(data.X))
+        self.ordering_std_, self.log_noise_std_, self.drift_std_, self.rotation_std_ = result.deviations(data.X, back)
         self.noise_std_ = self.noise_ * self.log_noise_std_
-        self.drift_std_ = result.posterior.drift_deviations(chain.states.polynomials(data.X)[1], self.coordinates_.back)
-        self.check_ = check_fit(result, data, self.noise_, self._level_deviation)
+        tensor = result.tensor(back)
+        self.noise_tensor_: Array | None = None if tensor is None else tensor[0]
+        self.noise_tensor_std_: Array | None = None if tensor is None else tensor[1]
+        self.rotation_nats_ = None if result.rotation is None else result.rotation.nats
+        if isinstance(result, FitResult):
+            self.check_ = check_fit(result, data, self.noise_, self._level_deviation)
+        else:
+            self.check_ = check_moments(result, data, self._level_deviation)
 
     @property
     def samples_(self) -> Array:
@@ -206,25 +247,43 @@ class SnapshotSDE(BaseEstimator):
         check_is_fitted(self)
         return self._samples
 
-    def _read_chain(self, chain: FittedChain, samples: Array) -> None:
-        self._chain = chain
-        self.states_, self.graph_, self.operator_ = chain.states, chain.states.graph, chain.operator
-        self.eps_ = chain.dynamics.eps
-        self._observed = chain.states.observe(samples)
+    def _read_process(self, process: FittedChain | FittedProcess, samples: Array) -> None:
+        self._process = process
+        for name in _OF_CHAIN:  # of an earlier fit
+            self.__dict__.pop(name, None)
+        if isinstance(process, FittedChain):
+            self.states_, self.graph_, self.operator_ = process.states, process.states.graph, process.operator
+            self.eps_ = process.dynamics.eps
+            self._observed = process.states.observe(samples)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_CHAIN and isinstance(self.__dict__.get("_process"), FittedProcess):
+            raise AttributeError(_NO_CHAIN.format(name))
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _chain(self, what: str) -> FittedChain:
+        """The chain that was learned, for what needs one."""
+        check_is_fitted(self)
+        if isinstance(self._process, FittedProcess):
+            raise ValueError(_NO_CHAIN.format(what))
+        return self._process
 
     # ------------------------------------------------------------------------------------ new points
 
     def predict(self, X: ArrayLike) -> Array:
         """The ordering at points (p, n), 0 at the start."""
-        return self._at(X) @ self._chain.ordering
+        points = self._points(X)
+        return self._process.ordering_at(points)
 
     def predict_noise(self, X: ArrayLike) -> Array:
         """ρ at points (p, n)."""
-        return np.exp(self._at(X) @ np.log(self._chain.noise))
+        points = self._points(X)
+        return self._process.noise_at(points)
 
     def predict_drift(self, X: ArrayLike) -> Array:
         """The drift at points (p, n), in their coordinates."""
-        return self.coordinates_.vectors(self._chain.drift(self._points(X)))
+        points = self._points(X)
+        return self.coordinates_.vectors(self._process.drift(points))
 
     def _points(self, X: ArrayLike) -> Array:
         """Points (p, n) in the coordinates of the chain."""
@@ -242,11 +301,11 @@ class SnapshotSDE(BaseEstimator):
 
     def score_samples(self, X: ArrayLike, times: ArrayLike | None = None) -> Array:
         """The logarithm of the density of every point at its time, (p,), in the coordinates of `states_`."""
-        check_is_fitted(self)
-        data, local = self._data.at(self._points(X), times), self._chain.local_differences()
+        chain = self._chain("the density of points")
+        data, local = self._data.at(self._points(X), times), chain.edge_differences()
         settings = replace(self._settings, times=replace(group_of(self.times, "times"), horizon=data.horizon))
-        likelihood = likelihood_on(settings, data, self.states_, self.eps_, local)
-        return likelihood.per_sample(self._chain.dynamics)
+        likelihood = likelihood_on(settings, data, self.states_, self.eps_, local, chain.edge_forms())
+        return likelihood.per_sample(chain.dynamics)
 
     def score(self, X: ArrayLike, times: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """The mean log density of points at their times, weighted by ``sample_weight``: higher is better."""
@@ -255,34 +314,22 @@ class SnapshotSDE(BaseEstimator):
         return float(np.average(logs, weights=weights))
 
     def simulate(self, n: int, horizon: float | None = None, random_state: Any = None) -> tuple[Array, Array]:
-        """Times (T,) and paths (n, T, coordinates) of the learned chain from the start, moving between states."""
+        """Times (T,) and paths (n, T, coordinates) of what was learned, from the start; of a chain, its states."""
         check_is_fitted(self)
         n = _validation.count(n, "n", 1)
-        steps = int(
-            np.ceil((self.horizon_ if horizon is None else _validation.positive(horizon, "horizon")) / self.eps_)
-        )
+        last = self.horizon_ if horizon is None else _validation.positive(horizon, "horizon")
+        steps = int(np.ceil(last / self._process.step))
         _validation.fits_memory(n * (steps + 1) * self.n_features_in_, f"{n} paths of {steps} steps")
         rng = np.random.default_rng(self.random_state if random_state is None else random_state)
-        P = self.operator_.matrix
-        cumulative = np.cumsum(P.data)
-        ends, before = cumulative[P.indptr[1:] - 1], np.concatenate([[0.0], cumulative])[P.indptr[:-1]]
-        at = rng.choice(len(self.states_.points), n, p=self.states_.start)
-        points = self.coordinates_.inverse(self.states_.points)
-        paths = np.empty((n, steps + 1, points.shape[1]))
-        paths[:, 0] = points[at]
-        for s in range(steps):
-            u = before[at] + rng.random(n) * (ends[at] - before[at])
-            at = P.indices[np.clip(np.searchsorted(cumulative, u), P.indptr[at], P.indptr[at + 1] - 1)]
-            paths[:, s + 1] = points[at]
-        return self.eps_ * np.arange(steps + 1.0), paths
+        times, paths = self._process.simulate(n, last, rng)
+        return times, self.coordinates_.inverse(paths)
 
     # ------------------------------------------------------------------------------------ can it be trusted
 
     def moments(self) -> Moments:
         """Drift and diffusion read back from the operator at the states, in their coordinates: the check that it does
         what was learned."""
-        check_is_fitted(self)
-        return local_moments(self.operator_)
+        return local_moments(self._chain("moments").operator)
 
     def profile(self, param: str = "noise", grid: ArrayLike | None = None) -> LikelihoodProfile:
         """The loss with the level of the noise held at each of ``grid``, all else learned again.
@@ -314,7 +361,8 @@ class SnapshotSDE(BaseEstimator):
             return bootstrap(solution, self.states_.start, self._observed, n_boot, rng, self._settings.solver.tol)
 
     def _fitted_here(self, what: str) -> FitResult:
-        if self._result is None:
+        self._chain(what)
+        if not isinstance(self._result, FitResult):
             raise ValueError(f"{what} needs a model that was fitted here, not one loaded from a file.")
         return self._result
 
@@ -325,7 +373,7 @@ class SnapshotSDE(BaseEstimator):
         the set of the sample nearest to it. Or a dict of functions of points (p, n) that return a mask (p,).
         ``continuous``: count passages between steps too (see `ordiff.passage`).
         """
-        check_is_fitted(self)
+        chain = self._chain("fate_probabilities")
         points = None if X is None else self._checked(X)
         if isinstance(terminal, dict) and all(callable(inside) for inside in terminal.values()):
             at = self.coordinates_.inverse(self.states_.points)
@@ -334,7 +382,7 @@ class SnapshotSDE(BaseEstimator):
             ends = [np.asarray(inside(asked), bool) for inside in terminal.values()]
         else:
             members = terminal_sets(terminal, len(self.ordering_))
-            sets = states_of(members, self._data.X, self.states_)
+            sets = states_of(members, self._data.X, chain.states)
             ends = [np.isin(np.arange(len(self.ordering_)), rows) for rows in members.values()] if X is None else []
         F = fate_probabilities(self.operator_, sets, continuous=continuous)
         B = self._observed if points is None else self._at(points)
@@ -343,41 +391,21 @@ class SnapshotSDE(BaseEstimator):
             out[inside] = np.arange(len(sets)) == fate
         return out / out.sum(axis=1, keepdims=True)
 
+    def rotation_share(self) -> float:
+        """The share of the squared drift that turns: Σ‖w‖²/Σ(‖w‖² + ‖∇l‖²) over the samples, from 0 to 1."""
+        check_is_fitted(self)
+        turning, along = (self.rotation_**2).sum(), ((self.drift_ - self.rotation_) ** 2).sum()
+        return float(turning / (turning + along)) if turning > 0 else 0.0
+
+    def predict_rotation(self, X: ArrayLike) -> Array:
+        """The part of the drift that turns at points (p, n); 0 when the drift is a gradient."""
+        points = self._points(X)
+        return self.coordinates_.vectors(self._process.rotation_at(points))
+
     def summary(self, length: str = "", time: str = "") -> str:
         """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known."""
         check_is_fitted(self)
-        T, per_time, per_root_time = "", "", ""
-        if time:
-            over = f" {length}/" if length else " per "
-            T, per_time, per_root_time = f" {time}", f"{over}{time}", f"{over}√{time}"
-        low, middle, high = np.quantile(self.noise_, [0.05, 0.5, 0.95])
-        drift = float(np.median(np.linalg.norm(self.drift_, axis=1)))
-        spread = self._level_deviation
-        lines = [
-            str(self.check_),
-            f"{len(self.ordering_)} samples in {self.n_features_in_} coordinates, "
-            + (f"learned in {self._data.X.shape[1]} components of them, " if self.coordinates_.reduced else "")
-            + f"horizon {self.horizon_:.4g}{T}.",
-            f"Chain: {len(self.states_.points)} {'samples' if self.states_.are_samples else 'designed states'} of "
-            f"dimension {self.states_.dimension}, {self.graph_.n_edges // self.graph_.n_points} neighbours each, "
-            f"steps of {self.eps_:.4g}{T}.",
-            f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g}{per_root_time}"
-            + (
-                f"; its level is known to ±{200 * spread:.0f}% (two standard deviations)."
-                if spread > 0 and self.check_.trusted
-                else "."
-            )
-            if isinstance(self.noise, str)
-            else f"Noise: {middle:.4g}{per_root_time}, as given.",
-            f"Drift: median {drift:.4g}{per_time}; the ordering spans {np.ptp(self.ordering_):.4g}.",
-            f"Loss {self.loss_:.6g} after {self.n_iter_} evaluations; "
-            + ("converged." if self.converged_ else "NOT converged."),
-        ]
-        if self.unreached_.size:
-            lines.append(f"Samples that the process does not reach: {_some(self.unreached_)}.")
-        if self.early_.size:
-            lines.append(f"Samples seen before the first step, and not used: {self.early_.size}.")
-        return "\n".join(lines)
+        return summary(self, length, time)
 
     # ------------------------------------------------------------------------------------ files
 
@@ -387,6 +415,8 @@ class SnapshotSDE(BaseEstimator):
         data = self._data
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= _io.coordinate_arrays(self.coordinates_)
+        if self.noise_tensor_ is not None:
+            arrays |= {name: getattr(self, name) for name in _TENSOR}
         arrays |= {
             "samples": self.samples_,
             "start": self.coordinates_.inverse(data.start),
@@ -394,46 +424,35 @@ class SnapshotSDE(BaseEstimator):
         }
         numbers = {name: getattr(self, name) for name in _NUMBERS} | {"times_known": data.times is not None}
         numbers |= {"reasons": self.check_.reasons, "moments": [list(vars(row).values()) for row in self.check_.table]}
-        _io.write(path, self.get_params(deep=False), self._chain, numbers, arrays)
-
-
-def _some(indices: Any, most: int = 5) -> str:
-    named = ", ".join(str(int(i)) for i in indices[:most])
-    return named + (f" and {len(indices) - most} more" if len(indices) > most else "")
-
-
-def _warn_of_fit(model: SnapshotSDE) -> None:
-    """Say what the data cannot tell: the first reason why the fit is not trusted, and samples that do not count."""
-    reasons = model.check_.reasons
-    if reasons:
-        more = f" ({len(reasons) - 1} more: see model.check_)" if len(reasons) > 1 else ""
-        _validation.warn(f"this fit is not trusted: {reasons[0]}{more}")
-    if model.unreached_.size:
-        _validation.warn(
-            f"the process does not reach {model.unreached_.size} of {len(model.ordering_)} samples "
-            f"({_some(model.unreached_)}): they hardly count in the fit. Check whether they are outliers."
-        )
+        _io.write(path, self.get_params(deep=False), self._process, numbers, arrays)
 
 
 # ------------------------------------------------------------------------------------------- one file
 
 # Fitted attributes that a file holds: arrays, and numbers.
-_ARRAYS = ("ordering_", "noise_", "drift_", "drift_std_", "speed_", "ordering_std_", "log_noise_std_", "noise_std_",
-           "history_", "unreached_", "early_")  # fmt: skip
+_ARRAYS = ("ordering_", "noise_", "drift_", "drift_std_", "rotation_", "rotation_std_", "speed_", "ordering_std_",
+           "log_noise_std_", "noise_std_", "history_", "unreached_", "early_")  # fmt: skip
 _NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_features_in_", "smooth_ordering_",
-            "smooth_noise_", "_level_deviation")  # fmt: skip
+            "smooth_noise_", "rotation_nats_", "_level_deviation")  # fmt: skip
+
+
+_TENSOR = ("noise_tensor_", "noise_tensor_std_")
 
 
 def load(path: str | Path) -> SnapshotSDE:
     """Read a model that `SnapshotSDE.save` wrote. Nothing of a file is trusted: what does not fit is a ValueError."""
     with _io.told(path):
-        settings, chain, numbers, arrays = _io.read(path)
-        return _of_file(SnapshotSDE(**({"start": arrays["start"]} | settings)), chain, numbers, arrays)
+        settings, process, numbers, arrays = _io.read(path)
+        return _of_file(SnapshotSDE(**({"start": arrays["start"]} | settings)), process, numbers, arrays)
 
 
-def _of_file(model: SnapshotSDE, chain: FittedChain, numbers: dict[str, Any], arrays: dict[str, Any]) -> SnapshotSDE:
+def _of_file(
+    model: SnapshotSDE, process: FittedChain | FittedProcess, numbers: dict[str, Any], arrays: dict[str, Any]
+) -> SnapshotSDE:
     for name in _ARRAYS:
         setattr(model, name, arrays[name])
+    for name in _TENSOR:
+        setattr(model, name, arrays.get(name))
     for name in _NUMBERS:
         setattr(model, name, numbers[name])
     table = tuple(Moment(*row) for row in numbers["moments"])
@@ -444,5 +463,5 @@ def _of_file(model: SnapshotSDE, chain: FittedChain, numbers: dict[str, Any], ar
     times = np.zeros(len(X)) if numbers["times_known"] else None
     model._settings, model._result = FitSettings.of(model), None
     model._data = Snapshots(X, times, np.ones(len(X)), start, arrays["start_weights"], model.horizon_)
-    model._read_chain(chain, X)
+    model._read_process(process, X)
     return model

@@ -20,6 +20,7 @@ from ordiff._signals import deferred_interrupts
 from ordiff._validation import Array
 from ordiff.plot import BLUE, RED, Embedding, running, samples_of, units
 from ordiff.plot.binning import grid_arrows, loss_range
+from ordiff.plot.fields import rotation_share
 from ordiff.plot.style import drift_unit, noise_unit
 
 if TYPE_CHECKING:
@@ -45,9 +46,10 @@ def numbers(model: SnapshotSDE) -> dict[str, Any]:
     low, middle, high = np.quantile(model.noise_, [0.05, 0.5, 0.95])
     values = {
         "samples": len(model.ordering_), "coordinates": model.n_features_in_, "horizon": model.horizon_,
-        "states": len(model.states_.points), "dimension": model.states_.dimension, "eps": model.eps_,
+        **_of_chain(model),
         "noise_median": middle, "noise_5": low, "noise_95": high,
-        "drift_median": np.median(np.linalg.norm(model.drift_, axis=1)),
+        "drift_median": np.median(np.linalg.norm(model.drift_, axis=1)), "rotation_nats": model.rotation_nats_,
+        "rotation_share": model.rotation_share(),
         "ordering_mean": model.ordering_.mean(), "ordering_span": np.ptp(model.ordering_),
         "ordering_std_median": np.median(model.ordering_std_), "noise_std_median": np.median(model.noise_std_),
         "smooth_ordering": model.smooth_ordering_, "smooth_noise": model.smooth_noise_, "loss": model.loss_,
@@ -55,6 +57,13 @@ def numbers(model: SnapshotSDE) -> dict[str, Any]:
         "ordiff": ordiff.__version__,
     }  # fmt: skip
     return {name: _plain(value) for name, value in values.items()}
+
+
+def _of_chain(model: SnapshotSDE) -> dict[str, Any]:
+    """States, their dimension and the step; none where a process was learned without a chain."""
+    if not hasattr(model, "states_"):
+        return {"states": None, "dimension": model.coordinates_.transform(model.samples_[:1]).shape[1], "eps": None}
+    return {"states": len(model.states_.points), "dimension": model.states_.dimension, "eps": model.eps_}
 
 
 def _plain(value: Any) -> Any:
@@ -192,6 +201,8 @@ def _colourings(model: SnapshotSDE, rows: Any, times: Array | None, length: str,
         f"noise{units(noise_unit(length, time))}": model.noise_, "noise, standard deviation": model.noise_std_,
         f"drift, magnitude{units(drift_unit(length, time))}": np.linalg.norm(model.drift_, axis=1),
     }  # fmt: skip
+    if model.rotation_.any():
+        fields["rotation, share of the squared drift"] = rotation_share(model)
     return {label: _rounded(values[rows]) for label, values in fields.items() if np.isfinite(values).all()}
 
 

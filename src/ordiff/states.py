@@ -120,7 +120,7 @@ class States:
         X = distinct_rows(_validation.points(X, minimum=10))
         n = X.shape[1]
         rng = np.random.default_rng(random_state)
-        d = _dimension(X, rng) if dimension is None else _validation.count(dimension, "dimension", 1, n)
+        d = estimated_dimension(X, rng) if dimension is None else _validation.count(dimension, "dimension", 1, n)
         _check_dimension(d, n)
         r8 = _eighth_distances(X)
         spacing = _default_spacing(r8, d) if spacing is None else _validation.positive(spacing, "spacing")
@@ -138,7 +138,7 @@ class States:
     def spacing_for(n_states: int, X: Array, dimension: int | None = None, random_state: int | None = 0) -> float:
         """The spacing with which the samples X (m, n) have about this many states, or as many as samples."""
         X, rng = distinct_rows(X), np.random.default_rng(random_state)
-        d = _dimension(X, rng) if dimension is None else dimension
+        d = estimated_dimension(X, rng) if dimension is None else dimension
         _check_dimension(d, X.shape[1])
         some = X if len(X) <= n_states else X[rng.choice(len(X), n_states, replace=False)]
         return _default_spacing(_eighth_distances(some), d)
@@ -255,7 +255,7 @@ class States:
         return matrix(values), [matrix(slopes[:, :, c]) for c in range(n)]
 
 
-def _dimension(X: Array, rng: np.random.Generator) -> int:
+def estimated_dimension(X: Array, rng: np.random.Generator) -> int:
     """The dimension of the data, without noise across a subspace, from some of the samples where there are many."""
     X = LinearCoordinates.of(X).transform(X)
     some = X if len(X) <= _DIMENSION_SAMPLES else X[rng.choice(len(X), _DIMENSION_SAMPLES, replace=False)]

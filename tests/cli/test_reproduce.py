@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from ordiff import experiments
 from ordiff.cli import main
 
 
@@ -28,8 +30,10 @@ def test_reproduce_learned_cases(learned, tmp_path, capsys, monkeypatch, error_l
 
 
 @pytest.mark.slow
-def test_reproduce_spiral(tmp_path, capsys):
+def test_reproduce_spiral(tmp_path, capsys, monkeypatch):
+    """Of few samples; tests/test_experiments.py has the numbers of the paper's."""
+    monkeypatch.setattr(experiments, "spiral", partial(experiments.spiral, 50))
     assert main(["reproduce", "spiral", "--out", str(tmp_path)]) == 0
     names = {path.name for path in tmp_path.iterdir()}
     assert {"spiral-velocity.pdf", "spiral-curvature.png", "spiral.md", "spiral.json"} <= names
-    assert re.search(r"velocity \(covariance\), relative error far from edges \| – \| 0.0022", capsys.readouterr().out)
+    assert re.search(r"velocity \(covariance\), relative error far from edges \| – \| \d", capsys.readouterr().out)

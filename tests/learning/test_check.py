@@ -10,10 +10,15 @@ import pytest
 import ordiff as od
 
 
-def fitted(start, X, times, **settings):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", od.OrdiffWarning)
-        return od.SnapshotSDE(start, noise="constant", **settings).fit(X, times)
+def fitted(start, X, times):
+    return fitted_and_told(start, X, times)[0]
+
+
+def fitted_and_told(start, X, times):
+    """A model, and the warnings of its fit."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", od.OrdiffWarning)
+        return od.SnapshotSDE(start, noise="constant").fit(X, times), told
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +28,17 @@ def right() -> od.SnapshotSDE:
 
 
 @pytest.fixture(scope="module")
-def turning() -> od.SnapshotSDE:
+def turning_and_told():
     rng = np.random.default_rng(0)
     times = rng.uniform(0, 3, 600)
     rotation = np.array([[-1.0, 2.0], [-2.0, -1.0]])
     X = od.datasets.simulate(lambda x: x @ rotation, 0.6, [2.0, 0.0], times, random_state=rng)
-    return fitted(np.array([2.0, 0.0]), X, times)
+    return fitted_and_told(np.array([2.0, 0.0]), X, times)
+
+
+@pytest.fixture(scope="module")
+def turning(turning_and_told) -> od.SnapshotSDE:
+    return turning_and_told[0]
 
 
 def test_a_right_fit_is_trusted(right):
@@ -62,19 +72,17 @@ def test_the_verdict_is_kept_in_a_file(turning, tmp_path):
     assert od.load(tmp_path / "model.npz").check_ == turning.check_
 
 
-def test_four_dimensions_are_told():
+def test_a_chain_in_four_dimensions_is_told():
     rng = np.random.default_rng(0)
     times = rng.uniform(0, 2, 400)
     X = od.datasets.simulate(lambda x: -x, 0.7, np.ones(4), times, random_state=rng)
-    model = fitted(np.ones(4), X, times)
+    model = fitted(np.ones(4), X, times, states=od.DesignedStates(spacing=1.0))
     assert any("4 dimensions" in reason for reason in model.check_.reasons)
 
 
-def test_an_untrusted_fit_warns(turning):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", od.OrdiffWarning)
-        od.SnapshotSDE(np.array([2.0, 0.0]), noise="constant").fit(turning.samples_, turning._data.times)
-    assert "not trusted: the fitted process does not reproduce" in str(caught[0].message)
+def test_an_untrusted_fit_warns(turning_and_told):
+    _, told = turning_and_told
+    assert "not trusted: the fitted process does not reproduce" in str(told[0].message)
 
 
 def test_deviations_of_the_drift_cover(right):

@@ -8,7 +8,7 @@ import pytest
 from chain_reference import slope_along
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.optimise import PenalisedLikelihood
-from ordiff.learning.parameters import TARGETS, ParameterBlock, Parameters
+from ordiff.learning.parameters import ParameterBlock, Parameters
 from ordiff.learning.scores import scores
 
 
@@ -28,7 +28,7 @@ def make(base: Dynamics, target: str, kind: str) -> tuple[Parameters, np.ndarray
 
 
 @pytest.mark.parametrize("kind", ["values", "constant", "basis"])
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", ["ordering", "rotation", "noise", "speed", "scale", "local_speed", "eps", "density"])
 def test_gradient(chain, target: str, kind: str) -> None:
     if target == "eps" and kind != "constant":
         pytest.skip("eps is one number")
@@ -40,7 +40,7 @@ def test_gradient(chain, target: str, kind: str) -> None:
     assert gradient @ u == pytest.approx(slope, rel=1e-6, abs=1e-10)
 
 
-@pytest.mark.parametrize("target", ["ordering", "noise", "speed", "local_speed"])
+@pytest.mark.parametrize("target", ["ordering", "rotation", "noise", "speed", "local_speed"])
 def test_scores_are_the_gradient_sample_by_sample(chain, target: str) -> None:
     parameters, a = make(chain.base, target, "basis")
     problem = PenalisedLikelihood(chain.likelihood, parameters, np.ones(chain.n))
@@ -61,13 +61,13 @@ def test_positive_quantities_stay_within_bounds() -> None:
     block = ParameterBlock("noise", None, centre=0.0)
     value, slope = block.field(np.array([-1e3, 0.0, 1e3]))
     assert value[1] == 1
-    assert 0.006 < value[0] < value[2] < 150
+    np.testing.assert_allclose(value[[0, 2]], [0.1, 10.0])
     assert np.isfinite(slope).all()
     above = ParameterBlock("noise", None, centre=0.0, floor=0.5)
     z = np.array([-20.0, -1.0, 0.0, 1.0])
     value, _ = above.field(z)
     np.testing.assert_allclose(value**2, block.field(z)[0] ** 2 + 0.25)
-    assert value[0] == pytest.approx(0.5, abs=2e-4)
+    assert value[0] == pytest.approx(np.hypot(0.5, 0.1), abs=2e-4)
     np.testing.assert_allclose(above.exponent(value[1:]), z[1:], atol=0.02)  # but for the limiter
     assert np.isfinite(above.exponent(np.array([0.1, 0.5]))).all()
 

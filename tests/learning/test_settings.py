@@ -36,6 +36,7 @@ REFUSED = [
     (TimeDensity, "horizon", (0.0, -2.0, np.inf, "auto")),
     (Smoothness, "ordering", (-1.0, np.nan, "none", None)),
     (Smoothness, "noise", (-1e-9, np.inf, "none", None)),
+    (Smoothness, "rotation", (-1.0, np.nan, "none", None)),
     (Smoothness, "basis", (1, 30.0, "all", True)),
     (Smoothness, "speed", ("fast", None, 1.0)),
     (Smoothness, "action", (-0.1, "auto", None)),
@@ -218,7 +219,7 @@ def test_copies_have_the_same_settings(copied):
 def test_grid_search_over_a_member_of_a_group():
     data = od.datasets.ornstein_uhlenbeck(150, random_state=0)
     model = od.SnapshotSDE(
-        data.start, smoothness=Smoothness(basis=8), solver=Solver(max_iter=15, n_starts=1),
+        data.start, smoothness=Smoothness(basis=8), solver=Solver(eps=0.1, max_iter=15, n_starts=1),
         states=DesignedStates(max_states=150),
     )  # fmt: skip
     grid = {"smoothness__noise": [1e-3, 1e6], "smoothness__ordering": [1e-3]}

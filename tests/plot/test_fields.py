@@ -24,3 +24,25 @@ def test_values_must_fit_the_samples(fitted):
         plot.field(fitted[1], np.zeros(4))
     with pytest.raises(ValueError, match="kind"):
         plot.drift(fitted[1], kind="swirls")
+
+
+def test_parts_of_a_drift(fitted):
+    """A gradient has no rotation; where there is one, both parts and its share are drawn."""
+    _, model = fitted
+    assert not plot.rotation_share(model).any()
+    assert len(plot.rotation(model).axes) == 4  # with a colour bar
+    turned = od.SnapshotSDE(None)
+    vars(turned).update(vars(model))
+    turned.rotation_ = np.stack([-model.samples_[:, 1], model.samples_[:, 0]], axis=1)
+    turned.drift_ = model.drift_ + turned.rotation_
+    share = plot.rotation_share(turned)
+    assert ((share > 0) & (share < 1)).all()
+    figure = plot.rotation(turned)
+    assert figure.axes[1].get_title() == "rotation w"
+    assert f"{100 * turned.rotation_share():.0f}%" in figure.axes[2].get_title()
+    ax = plot.drift(turned, part="rotation")
+    arrows = ax.collections[-1]
+    at, V = np.asarray(arrows.XY), np.stack([arrows.U, arrows.V], axis=1)
+    assert np.abs((at * V).sum(axis=1)).mean() < 0.2 * (np.linalg.norm(at, axis=1) * np.linalg.norm(V, axis=1)).mean()
+    with pytest.raises(ValueError, match="part"):
+        plot.drift(turned, part="half")

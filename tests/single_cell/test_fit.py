@@ -8,6 +8,7 @@ import pytest
 import ordiff as od
 from cell_data import assert_same_results
 from ordiff import single_cell as sc
+from ordiff.single_cell._fit import _operator_on_cells
 
 anndata = pytest.importorskip("anndata")
 pd = pytest.importorskip("pandas")  # comes with anndata
@@ -21,6 +22,7 @@ class Learned(od.SnapshotSDE):
         self.ordering_, self.noise_, self.eps_, self.converged_ = X[:, 0].copy(), np.full(len(X), 0.5), 0.1, True
         self.ordering_std_ = self.noise_std_ = np.full(len(X), 0.01)
         self.drift_, self.loss_, self.n_iter_ = np.tile([1.0, 0.0], (len(X), 1)), 1.5, 7
+        self.rotation_, self.noise_tensor_ = np.zeros_like(X), None
         return self
 
 
@@ -111,3 +113,16 @@ def test_fit_learns_an_ornstein_uhlenbeck_process():
     # the chain on the cells does what was learned: its drift is that of the model
     chain = od.velocity(sc.stored_operator(cells))
     assert np.corrcoef(chain.ravel(), model.drift_.ravel())[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("direction", [False, True])
+def test_what_turns_is_in_the_operator_on_cells(direction):
+    """The operator moves cells by the gradient and the rotation; with a noise that has a direction, by the drift."""
+    X = np.stack(np.meshgrid(np.linspace(-1, 1, 21), np.linspace(-1, 1, 21)), axis=-1).reshape(-1, 2)
+    model = Learned(None).fit(X, np.zeros(len(X)))
+    model.rotation_ = np.tile([0.0, 0.7], (len(X), 1))
+    model.drift_ = model.drift_ + model.rotation_
+    model.noise_tensor_ = np.diag([2.0, 0.5]) if direction else None
+    op, _ = _operator_on_cells(model, X, None)
+    inside = np.abs(X).max(axis=1) < 0.3
+    np.testing.assert_allclose(od.velocity(op, "symmetric")[inside].mean(axis=0), [1.0, 0.7], rtol=0.2)

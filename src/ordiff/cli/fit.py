@@ -38,7 +38,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     add_table_options(parser)
     parser.add_argument("--eps", type=float, metavar="E", help="time step of the chain (default: from the data)")
-    parser.add_argument("--noise", choices=("field", "constant"), default="field", help="default: %(default)s")
+    parser.add_argument("--drift", choices=("auto", "gradient", "general"), default="auto", help="default: %(default)s")
+    parser.add_argument(
+        "--noise", choices=("field", "constant", "tensor"), default="field", help="default: %(default)s"
+    )
     parser.add_argument("--states", choices=("designed", "samples"), default="designed", help="default: %(default)s")
     parser.add_argument("--max-iter", type=int, default=300, metavar="N", help="most iterations (default: %(default)s)")
     parser.add_argument("--length", default="", metavar="UNIT", help="unit of the columns, for labels")
@@ -85,6 +88,7 @@ def make_estimator(start: Any, options: argparse.Namespace) -> SnapshotSDE:
 
     return SnapshotSDE(
         start,
+        drift=options.drift,
         noise=options.noise,
         states=options.states,
         solver=Solver(eps="auto" if options.eps is None else options.eps, max_iter=options.max_iter),
@@ -122,4 +126,7 @@ def _columns(model: SnapshotSDE, samples: Samples) -> dict[str, Any]:
         "ordering": model.ordering_, "ordering_std": model.ordering_std_,
         "noise": model.noise_, "noise_std": model.noise_std_,
     }  # fmt: skip
-    return columns | {f"drift_{name}": model.drift_[:, k] for k, name in enumerate(samples.names)}
+    columns |= {f"drift_{name}": model.drift_[:, k] for k, name in enumerate(samples.names)}
+    if model.rotation_.any():
+        columns |= {f"rotation_{name}": model.rotation_[:, k] for k, name in enumerate(samples.names)}
+    return columns

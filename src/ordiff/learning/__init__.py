@@ -16,5 +16,10 @@ optimise      preconditioned L-BFGS
 marginal      the noise at the optimum of its marginal likelihood
 fit           the stages of a fit: look, design, learn, read
 result        the chain that was learned, and what is read from it
+moments       four dimensions and more: particles whose moments are those of the samples
+ridges        orderings of a quadratic form and functions of single directions
+particles     particles of a process, their moments and sensitivities
+directions    directions along which samples are not as the particles are
+process       the process that was learned by moments
 uncertainty   the likelihood along the noise, and resampling
 """

@@ -18,7 +18,7 @@ from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.parameters import ParameterBlock, Parameters
 from ordiff.learning.penalties import GradientPenalty, LaplacianPenalty, RelativeRoughness
 from ordiff.learning.result import FittedChain
-from ordiff.learning.settings import FitSettings
+from ordiff.learning.settings import FitSettings, Smoothness
 from ordiff.learning.splines import MOST_DIMENSIONS, SplineBasis
 from ordiff.spectral import smooth_basis
 from ordiff.states import States
@@ -30,7 +30,7 @@ _BASIS = 120
 _POWER = 3
 # Smoothness to start from, in units of the support's size and of the noise.
 _START_ORDERING, _START_NOISE = 9e-10, 4.5e-8
-# The same of splines, whose units are their own; and of the lower derivatives of the noise: first nearly constant.
+# The same of splines, whose units are their own; and of the first derivatives of the noise: first nearly constant.
 _START_SPLINE_ORDERING, _START_SPLINE_NOISE, _START_LOWER = 1e-10, 1e-9, 1e-2
 # The least noise that states resolve: a step of this many spacings. With less the chain would stay where it is.
 _RESOLVED = 1 / 5
@@ -180,7 +180,7 @@ class _Builder:
         U, penalty = self.basis.functions, self.basis.penalty
         lower: tuple[tuple[Array, float], ...] = ()
         if self.basis.spline is not None and self.settings.smoothness.noise == "auto":
-            lower = tuple((A, _START_LOWER) for A in self.basis.spline.lower)
+            lower = ((self.basis.spline.lower[0], _START_LOWER),)
         block = ParameterBlock("noise", U, centre=centre, penalty=penalty, strength=strength, floor=floor, lower=lower)
         return block, _coefficients(U, block.exponent(rho), states.volumes, penalty)
 
@@ -219,6 +219,16 @@ def parametrise(
     builder = _Builder(settings, states, base, _Basis.on(settings, states, coarse), rho)
     blocks, starts = zip(*builder.all(len(base.orderings), len(given.local)), strict=True)
     return Parameters(blocks, base, settings.alpha), np.concatenate(starts)
+
+
+def auto_blocks(smoothness: Smoothness, parameters: Parameters) -> tuple[bool, ...]:
+    """Whether the strength of each block is to be chosen; that of values is the paper's."""
+    own = {"noise": smoothness.noise, "rotation": smoothness.rotation}
+    return tuple(
+        own.get(block.target, smoothness.ordering) == "auto"
+        and (block.relative is not None or (block.penalty is not None and block.penalty.ndim == 1))
+        for block in parameters.blocks
+    )
 
 
 def _base_dynamics(

@@ -21,6 +21,7 @@ import numpy as np
 from ordiff._validation import Array
 from ordiff.learning.data import Snapshots
 from ordiff.learning.discretise import levels, wanted_spacing
+from ordiff.learning.moments import MomentFit
 from ordiff.learning.result import FitResult
 
 # The largest |z| of a right fit: among 50 independent ones 4 is passed in 0.3% of cases.
@@ -33,6 +34,10 @@ _BINS, _FEWEST, _DIRECTIONS = 6, 20, 5
 _WIDEST = 1.3
 # The largest noise in units of its median, and the share of samples at the floor or not reached that is no alarm.
 _NOISE_RANGE, _SHARE = 10.0, 0.02
+# How far the misfit of a fit by moments may exceed what is expected, in its standard deviations.
+_LARGEST_EXCESS = 5.0
+# The probability that directions are found whose moments differ, where there is none.
+_CHANCE = 1e-4
 # The dimension from which a chain of some thousand states is too coarse.
 _TOO_MANY_DIMENSIONS = 4
 # Two deviations of the log noise: beyond a factor of 1.5 either way, drift and noise are not told apart.
@@ -81,6 +86,22 @@ def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float) -
         *_of_the_noise(noise, steady),
     ]
     return FitCheck(not reasons, tuple(reasons), table)
+
+
+def check_moments(result: MomentFit, data: Snapshots, steady: float) -> FitCheck:
+    """The check of a fit by moments: those of the particles, which were fitted on average, how well all of them fit,
+    and third and fourth moments along many directions."""
+    table: list[Moment] = []
+    if not result.interrupted:
+        centre, axes, names = _directions(data.X)
+        groups = result.groups
+        for rows, time, y in zip(groups.members, groups.times, result.samples, strict=True):
+            mass = np.full(len(y), 1 / len(y))
+            if rows.size >= _FEWEST:
+                table += _compared((data.X[rows] - centre) @ axes, (y - centre) @ axes, mass, float(time), names)
+    reasons = [*_of_the_run(result, data), *_of_the_moments(tuple(table)), *_of_the_form(result)]
+    reasons += _of_the_noise(np.ones(1), steady)
+    return FitCheck(not reasons, tuple(reasons), tuple(table))
 
 
 # ------------------------------------------------------------------------------------------ moments
@@ -161,9 +182,31 @@ def _of_the_moments(table: tuple[Moment, ...]) -> list[str]:
     ]
 
 
-def _of_the_run(result: FitResult, data: Snapshots) -> list[str]:
+def _of_the_form(result: MomentFit) -> list[str]:
+    """Whether an ordering of the form that was assumed, and one noise, explain the moments."""
+    e = result.estimate
+    if result.interrupted:
+        return []
+    excess = (e.misfit - e.n_moments) / np.sqrt(2 * e.n_moments)
+    significant = result.left.n_significant(_CHANCE)
+    if excess <= _LARGEST_EXCESS and not significant:
+        return []
+    found = (
+        f"along {significant} directions third and fourth moments differ"
+        if significant
+        else f"their misfit is {e.misfit:.0f}, where {e.n_moments:.0f} is expected"
+    )
+    return [
+        f"in {result.process.form.basis.dimension} dimensions the ordering is taken as a quadratic form and functions "
+        f"of single directions, and the noise as the same everywhere, and the samples are not so: {found}. The drift "
+        "may be of another form or no gradient, or the noise may vary: try the leading two or three principal "
+        "components."
+    ]
+
+
+def _of_the_run(result: FitResult | MomentFit, data: Snapshots) -> list[str]:
     m, reasons = len(data.X), []
-    if result.solution.interrupted:
+    if result.interrupted:
         reasons.append("the fit was interrupted: its fields are the best so far.")
     elif not result.converged:
         reasons.append(
@@ -211,7 +254,7 @@ def _of_the_noise(noise: Array, steady: float) -> list[str]:
         )
     if steady > _LOOSE_LEVEL:
         reasons.append(
-            f"the level of the noise is known only to a factor of {np.exp(2 * steady):.2g} either way: drift and noise "
-            "can hardly be told apart, as happens near a steady state. See model.profile()."
+            f"the level of the noise is known only to a factor of {np.exp(min(2 * steady, 7.0)):.2g} either way: drift "
+            "and noise can hardly be told apart, as happens near a steady state. See model.profile()."
         )
     return reasons

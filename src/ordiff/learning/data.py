@@ -58,7 +58,7 @@ class Snapshots:
 
     def in_coordinates(self, coordinates: LinearCoordinates) -> Snapshots:
         """The same in other coordinates."""
-        if not coordinates.reduced:
+        if coordinates.forward is None:
             return self
         return replace(self, X=coordinates.transform(self.X), start=coordinates.transform(self.start))
 

@@ -34,6 +34,8 @@ REACH, _MOST_NEIGHBORS = 4.0, 400
 # A chain is designed for noise up to this factor below and above its median: on real data single regions ask for more,
 # and states for them would take minutes. The check of the fit tells.
 _RANGE = 2.5
+# The most edges times time slices of a chain: with more a fit takes minutes.
+_MOST_WORK = 5e7
 # States of the coarse chain; steps within the horizon of either chain.
 _COARSE_STATES = 400
 _COARSE_STEPS, STEPS, _FEWEST_STEPS, _MOST_STEPS = 20, 40, 8, 80
@@ -52,9 +54,14 @@ _FRACTIONS = (0.5, 1.0)
 
 
 def likelihood_on(
-    settings: FitSettings, data: Snapshots, states: States, eps: float, local: tuple[Array, ...] = ()
+    settings: FitSettings,
+    data: Snapshots,
+    states: States,
+    eps: float,
+    local: tuple[Array, ...] = (),
+    metric: tuple[Array, ...] = (),
 ) -> SnapshotLikelihood:
-    """The likelihood of snapshots on these states, with local orderings on the edges of their graph."""
+    """The likelihood of snapshots on these states, with local orderings and forms of a metric on their edges."""
     if data.horizon > _MOST_STEPS_OF_A_CHAIN * eps:
         raise ValueError(
             f"up to time {data.horizon:g} there are {data.horizon / eps:.3g} steps of {eps:g}, more than "
@@ -69,8 +76,9 @@ def likelihood_on(
     else:
         observation = Observation(W, states.observe(data.X), states.volumes, DENSITY_FLOOR / states.volumes.sum())
     return SnapshotLikelihood(
-        states.graph, observation, states.start, steps, fractions, sample_weight=data.weights, local=local
-    )
+        states.graph, observation, states.start, steps, fractions, sample_weight=data.weights, local=local,
+        metric=metric,
+    )  # fmt: skip
 
 
 def _time_matrix(settings: FitSettings, data: Snapshots, slices: Array, first: int) -> sp.csr_array:
@@ -139,8 +147,12 @@ def design(settings: FitSettings, data: Snapshots, coarse: FittedChain) -> tuple
     low, high, drift = levels(data, coarse)
     d, eps = coarse.states.dimension, _step(settings, data, coarse)
     spacing = _spacing(settings, data, coarse, eps, low)
+    refined = _refined(settings, data, coarse, spacing, low)
+    if settings.spacing == "auto":
+        least = _affordable(data, coarse, eps, REACH * np.sqrt(eps) * high + eps * drift)
+        spacing, refined = max(spacing, least), max(refined, least)
     try:
-        states = _states(settings, data, _refined(settings, data, coarse, spacing, low), widen=False)
+        states = _states(settings, data, refined, widen=False)
     except GraphError:  # a gap, which wider states may bridge
         states = _states(settings, data, spacing)
     if states.spacing > 1.01 * spacing:
@@ -196,6 +208,16 @@ def _refined(settings: FitSettings, data: Snapshots, coarse: FittedChain, spacin
     finest = states.spacing * (len(states.points) / _most_states(settings, data)) ** (1 / d)
     width = low / np.sqrt(2 * _fastest(data, coarse))
     return float(np.clip(_WIDTH * width, min(spacing, max(finest, 0.5 * spacing)), spacing))
+
+
+def _affordable(data: Snapshots, coarse: FittedChain, eps: float, radius: float) -> float:
+    """The spacing at which states with neighbours up to the radius have the most work: both grow as spacing^−d."""
+    states, d = coarse.states, coarse.states.dimension
+    log_ball = 0.5 * d * np.log(np.pi) - lgamma(0.5 * d + 1)
+    neighbors = np.exp(log_ball) * radius**d / states.volumes.mean()
+    slices = len(_FRACTIONS) * data.horizon / eps
+    work = len(states.points) * neighbors * slices
+    return float(states.spacing * (work / _MOST_WORK) ** (0.5 / d))
 
 
 def _most_states(settings: FitSettings, data: Snapshots) -> int:

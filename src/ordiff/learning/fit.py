@@ -1,8 +1,9 @@
 """A fit from snapshots to dynamics, in four stages.
 
-*Look*: a coarse chain of few states and few functions finds how large noise and drift are. *Design*: the step, the
-spacing of the states and the radius of their graph follow from them. *Learn*: maximum likelihood on these states, with
-smoothness by empirical Bayes. *Read*: the fields, corrected for the length of the step, and their covariance.
+*Look*: a coarse chain of few states and few functions finds how large noise and drift are, and whether the drift
+turns. *Design*: the step, the spacing of the states and the radius of their graph follow from them. *Learn*: maximum
+likelihood on these states, with smoothness by empirical Bayes. *Read*: the fields, corrected for the length of the
+step, and their covariance.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from numpy.typing import NDArray
 from ordiff import _validation
 from ordiff._validation import Array, GraphError
 from ordiff.geometry import TangentSpaces, usual_neighbors
-from ordiff.learning.blocks import GivenOrderings, parametrise
+from ordiff.learning.blocks import GivenOrderings, auto_blocks, parametrise
 from ordiff.learning.checkpoint import Checkpoint
+from ordiff.learning.choice import noise_level, streams_for, with_rotation_if_worth
 from ordiff.learning.data import Snapshots
 from ordiff.learning.discretise import (
     DENSITY_FLOOR,
@@ -43,11 +45,19 @@ from ordiff.learning.optimise import (
     minimise,
     optimise,
 )
-from ordiff.learning.parameters import Parameters
 from ordiff.learning.penalties import ActionPenalty
 from ordiff.learning.result import FitResult, FittedChain, read_ordering
-from ordiff.learning.settings import FitSettings, SampleStates, Smoothness
+from ordiff.learning.rotation import (
+    RotationEvidence,
+    StreamFunctions,
+    read_general,
+    strengths_of,
+    with_rotation,
+    with_tensor,
+)
+from ordiff.learning.settings import FitSettings, SampleStates
 from ordiff.learning.step import extrapolated
+from ordiff.learning.tensor import metric_of
 from ordiff.states import States
 
 # Functions of the coarse chain.
@@ -110,7 +120,7 @@ def _fit_on_designed_states(
             if attempt == 0:
                 raise
             break  # states as close as the noise asks for do not reach the start: the check tells of the spacing
-        result = learn(settings, data, states, eps, report, before=coarse.chain, checkpoint=checkpoint)
+        result = learn(settings, data, states, eps, report, before=coarse, checkpoint=checkpoint)
         if attempt or settings.spacing != "auto" or is_resolved(settings, data, result.chain):
             break
         coarse = result
@@ -123,6 +133,12 @@ def _look(
     """A coarse chain."""
     states, eps, rho = coarse_design(settings, data)
     return learn(settings.coarse(_COARSE_BASIS), data, states, eps, report, rho=rho, updates=1, checkpoint=checkpoint)
+
+
+def look_at_tensor(settings: FitSettings, data: Snapshots, report: Report | None = None) -> Array:
+    """The direction of the noise as a coarse chain sees it: A (d, d) of determinant 1."""
+    metric = _look(settings, data, report).chain.metric
+    return np.asarray(np.eye(data.X.shape[1]) if metric is None else np.linalg.inv(metric), dtype=np.float64)
 
 
 def _fit_on_samples(
@@ -143,7 +159,7 @@ def _fit_on_samples(
         dimension=options.dimension,
     )
     at_states = replace(data, X=states.points)
-    return learn(settings, at_states, states, eps, report, before=coarse.chain, checkpoint=checkpoint)
+    return learn(settings, at_states, states, eps, report, before=coarse, checkpoint=checkpoint)
 
 
 def learn(
@@ -153,7 +169,7 @@ def learn(
     eps: float,
     report: Report | None,
     *,
-    before: FittedChain | None = None,
+    before: FitResult | None = None,
     rho: float | None = None,
     updates: int = 3,
     checkpoint: Checkpoint | None = None,
@@ -164,8 +180,18 @@ def learn(
     given = GivenOrderings.of(settings, data, states)
     likelihood = likelihood_on(settings, used, states, eps, given.differences(states.graph))
     rho = first_noise(settings, data, states.dimension) if rho is None else rho
-    parameters, a = parametrise(settings, data, states, eps, given, before, rho, coarse=updates == 1)
+    chain = None if before is None else before.chain
+    parameters, a = parametrise(settings, data, states, eps, given, chain, rho, coarse=updates == 1)
     problem = PenalisedLikelihood(likelihood, parameters, used.weights)
+    streams = streams_for(settings, states, given, coarse=updates == 1)
+    turned = None if before is None or streams is None else before.chain.rotation
+    if streams is not None and turned is not None:
+        assert before is not None
+        w = before.chain.states.observe(states.points) @ before.chain.own_rotation
+        problem, a = with_rotation(problem, streams, states, a, noise_level(parameters.base), w)
+        problem = strengths_of(problem, before.solution.parameters)
+        if settings.noise == "tensor":
+            problem, a = with_tensor(problem, states, a)
     if settings.smoothness.action > 0:
         tangents = TangentSpaces.fit(states.graph, usual_neighbors(states.graph, 12), dimension=states.dimension)
         problem = replace(problem, action=ActionPenalty(tangents), action_strength=float(settings.smoothness.action))
@@ -173,9 +199,14 @@ def learn(
     if before is not None:
         a = _within_reach(problem, a, nowhere)
     evaluations = Evaluations(report)
-    solution, converged = _optimum(settings, problem, a, evaluations, updates, checkpoint)
+    solution, converged, evidence = _optimum(
+        settings, problem, a, evaluations, updates, None if turned is not None else streams, states, checkpoint
+    )
+    if turned is not None:
+        assert before is not None
+        evidence = before.rotation
     dynamics = solution.parameters.dynamics(solution.a)
-    lost = np.flatnonzero(usable.kept)[likelihood.per_sample(dynamics) < nowhere]
+    lost = np.flatnonzero(usable.kept)[solution.problem.likelihood.per_sample(dynamics) < nowhere]
     if updates > 1 and lost.size == usable.kept.sum() and not solution.interrupted:
         raise ValueError(
             f"the process reaches none of the {lost.size} samples: check the start, the units of the times, and that "
@@ -183,13 +214,13 @@ def learn(
         )
 
     def read(dynamics: Dynamics) -> FittedChain:
-        ordering = _ordering(settings, states, dynamics, given)
-        return FittedChain(states, dynamics, given.local, ordering, settings.alpha)
+        return _chain(settings, states, dynamics, given, streams)
 
     chain, step_change = read(dynamics), 0.0
     if updates > 1 and _can_be_extrapolated(settings, solution, states):
         wider = states.with_radius(np.sqrt(2) * states.radius)
-        twice = likelihood_on(settings, used, wider, 2 * eps, given.differences(wider.graph))
+        local, metric = replace(chain, states=wider).edge_differences(), replace(chain, states=wider).edge_forms()
+        twice = likelihood_on(settings, used, wider, 2 * eps, local, metric)
         chain, step_change = extrapolated(chain, solution, twice, evaluations, settings.solver.tol, read)
     return FitResult(
         chain=chain,
@@ -200,6 +231,7 @@ def learn(
         early=np.flatnonzero(usable.early & ~usable.far & data.one_start),
         used=usable.kept,
         sampled=_sampled(likelihood.observation.places, used.weights),
+        rotation=evidence,
         step_change=step_change,
     )
 
@@ -208,6 +240,22 @@ def _can_be_extrapolated(settings: FitSettings, solution: Solution, states: Stat
     """Whether another step tells of the error of this one: not on samples, and only with the curvature at hand."""
     learned = "ordering" in settings.learn and not {"eps", "density", "scale"} & settings.learn
     return learned and not (states.are_samples or solution.interrupted or solution.information is None)
+
+
+def _chain(
+    settings: FitSettings, states: States, dynamics: Dynamics, given: GivenOrderings, streams: StreamFunctions | None
+) -> FittedChain:
+    """The chain, with its fields corrected for the length of the step."""
+    n_given = len(given.local)
+    if streams is None or len(dynamics.local_slopes) == n_given:
+        ordering, rotation, metric = _ordering(settings, states, dynamics, given), None, None
+    else:
+        after = n_given + states.dimension
+        w = np.stack(dynamics.local_slopes[n_given:after], axis=1)
+        stretched = np.array([slope[0] for slope in dynamics.local_slopes[after:]])
+        metric = metric_of(stretched, dynamics.eps) if stretched.size else None
+        ordering, rotation = read_general(states, dynamics, w, streams, metric)
+    return FittedChain(states, dynamics, given.local, ordering, settings.alpha, rotation=rotation, metric=metric)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,33 +328,30 @@ def _within_reach(problem: PenalisedLikelihood, a: Array, nowhere: float) -> Arr
     return best[1]
 
 
-def _auto_blocks(smoothness: Smoothness, parameters: Parameters) -> tuple[bool, ...]:
-    """Whether the strength of each block is to be chosen; that of values is the paper's."""
-    return tuple(
-        (smoothness.noise if block.target == "noise" else smoothness.ordering) == "auto"
-        and (block.relative is not None or (block.penalty is not None and block.penalty.ndim == 1))
-        for block in parameters.blocks
-    )
-
-
 def _optimum(
     settings: FitSettings,
     problem: PenalisedLikelihood,
     a: Array,
     evaluations: Evaluations,
     updates: int,
+    streams: StreamFunctions | None,
+    states: States,
     checkpoint: Checkpoint | None = None,
-) -> tuple[Solution, bool]:
-    """The optimum, and whether it is one. An interrupt leaves the best so far."""
+) -> tuple[Solution, bool, RotationEvidence | None]:
+    """The optimum, whether it is one, and what is to be said of a rotation that was tried with the ``streams``. An
+    interrupt leaves the best so far."""
     p, solver = problem.parameters, settings.solver
     curvature = p.size <= _MOST_COEFFICIENTS and not {"eps", "density", "scale"} & settings.learn
     solution = optimise(
-        problem, a, evaluations, auto=_auto_blocks(settings.smoothness, p), max_iter=solver.max_iter, tol=solver.tol,
+        problem, a, evaluations, auto=auto_blocks(settings.smoothness, p), max_iter=solver.max_iter, tol=solver.tol,
         updates=updates, curvature=curvature, checkpoint=checkpoint,
     )  # fmt: skip
+    evidence = None
+    if streams is not None and curvature and not solution.interrupted:
+        solution, evidence = with_rotation_if_worth(settings, solution, streams, states, evaluations, updates)
     converged = solution.decrement < _CONVERGED and not solution.interrupted
     if solution.interrupted or updates == 1 or p.size == 1:
-        return solution, converged
+        return solution, converged, evidence
     try:
         if converged and solver.n_starts > 1:
             solution, converged = _confirmed(settings, solution, evaluations, curvature)
@@ -315,7 +360,7 @@ def _optimum(
             converged = converged and solution.decrement < _CONVERGED
     except KeyboardInterrupt:
         solution = replace(solution, interrupted=True)
-    return solution, converged and not solution.interrupted
+    return solution, converged and not solution.interrupted, evidence
 
 
 def _marginal_noise(solution: Solution, evaluations: Evaluations, tol: float) -> Solution:
@@ -357,6 +402,6 @@ def _elsewhere(solution: Solution, rng: np.random.Generator) -> Array:
     for block, part in zip(p.blocks, p.slices, strict=True):
         if block.target == "ordering":
             a[part] *= rng.uniform(0.3, 0.7)
-        elif block.basis is not None:
+        elif block.positive and block.basis is not None:
             a[part.start] += rng.choice([-0.4, 0.4])
     return a

@@ -98,8 +98,9 @@ class DynamicsGradient:
 class SnapshotLikelihood:
     """loss(dynamics) and its gradient, on one graph and one set of observations. Immutable.
 
-    graph: N states. initial: p_0 (N,), masses. steps: S. fractions: θ_f, ascending, in (0, 1]. sample_weight: ω (m,),
-    1 by default. local: differences Δl (E,) of local orderings on the graph's edges. memory_budget: bytes; when twice
+    graph: N states. initial: p_0 (N,), masses. steps: S. fractions: θ_f, ascending, in (0, 1]. sample_weight: ω (m,), 1
+    by default. local: differences Δl (E,) of local orderings on the graph's edges; metric: forms (E,) that follow them
+    in the slopes, and are divided by the length of a step as squared distances are. memory_budget: bytes; when twice
     the time slices of all steps take more, only the first step of every block of about √S steps is kept, and the others
     are made again on the way back.
     """
@@ -114,6 +115,7 @@ class SnapshotLikelihood:
         *,
         sample_weight: ArrayLike | None = None,
         local: Sequence[Array] = (),
+        metric: Sequence[Array] = (),
         memory_budget: int = 2**31,
     ) -> None:
         n = graph.n_points
@@ -121,7 +123,8 @@ class SnapshotLikelihood:
         self.steps = _validation.count(steps, "steps", 1)
         self.fractions = _fractions(fractions)
         self.local = tuple(_validation.node_vectors(values, (graph.n_edges,), "local") for values in local)
-        self.pattern = ChainPattern(graph, self.local)
+        self.metric = tuple(_validation.node_vectors(values, (graph.n_edges,), "metric") for values in metric)
+        self.pattern = ChainPattern(graph, (*self.local, *self.metric), len(self.metric))
         self.initial = self.pattern.inner(_validation.nodes(initial, n, "initial"))
         if not ((self.initial >= 0).all() and self.initial.any()):
             raise ValueError("initial must be masses, not negative and not all 0.")

@@ -19,21 +19,21 @@ from ordiff._validation import Array
 from ordiff.learning.likelihood import Dynamics, DynamicsGradient
 from ordiff.learning.penalties import RelativeRoughness
 from ordiff.learning.scores import Directions
+from ordiff.learning.tensor import metric_slopes
 
-# The quantities that can be learned.
-TARGETS = ("ordering", "noise", "speed", "scale", "local_speed", "eps", "density")
-# log of what is positive stays within this of where it started: a factor of 10
-_LIMIT = float(np.log(10.0))
+# log of what is positive stays within this of where it started, a factor of 10; the limiter z/(1 + (z/limit)^p)^{1/p}
+# hardly changes what is well within.
+_LIMIT, _SHARPNESS = float(np.log(10.0)), 8
 
 
 @dataclass(frozen=True, eq=False)
 class ParameterBlock:
     """One learned quantity: ``target`` (and which of several, ``index``) by coefficients in a basis.
 
-    basis: U (N, K); None for values, one coefficient a state. ``centre`` (a number or (N,)) is the logarithm of what a
-    positive quantity is near, ``floor`` what it stays above. penalty: (K, K) or (K,), the quadratic form A of the
-    regulariser aᵀA a; or ``relative``, that of an ordering relative to the noise. unit: the size of a coefficient that
-    makes a difference, ρ² for an ordering.
+    basis: U (N, K), for a rotation (d N, K), coordinate after coordinate; None for values, one coefficient a state.
+    ``centre`` (a number or (N,)) is the logarithm of what a positive quantity is near, ``floor`` what it stays above.
+    penalty: (K, K) or (K,), the quadratic form A of the regulariser aᵀA a; or ``relative``, that of an ordering
+    relative to the noise. unit: the size of a coefficient that makes a difference, ρ² for an ordering.
     """
 
     target: str
@@ -46,23 +46,35 @@ class ParameterBlock:
     floor: float = 0.0
     relative: RelativeRoughness | None = None
     lower: tuple[tuple[Array, float], ...] = ()  # further quadratic forms (K, K), with their strengths
+    most_lower: float = np.inf  # what those of a rotation stay below
 
     @property
     def positive(self) -> bool:
-        return self.target != "ordering"
+        return self.target not in ("ordering", "rotation", "tensor")
 
     def size(self, n_states: int) -> int:
         return n_states if self.basis is None else self.basis.shape[1]
 
+    @property
+    def forms(self) -> list[Array]:
+        """All quadratic forms of a block with a diagonal penalty, (K, K) each."""
+        return [np.diag(self.penalty), *(A for A, _ in self.lower)]
+
+    def with_strengths(self, strengths: Array) -> ParameterBlock:
+        """The block with these strengths of its forms."""
+        first, *others = (float(strength) for strength in strengths)
+        return replace(self, strength=first, lower=tuple((A, s) for (A, _), s in zip(self.lower, others, strict=True)))
+
     def field(self, a: Array) -> tuple[Array, Array]:
-        """The quantity on the states, (N,), and its derivative by z."""
+        """The quantity on the states, (N,) or (d N,), and its derivative by z."""
         z = a if self.basis is None else self.basis @ a
         if not self.positive:
             return z, np.ones_like(z)
-        u = np.tanh((z - self.centre) / _LIMIT)
-        value = np.exp(self.centre + _LIMIT * u)
+        away = z - self.centre
+        beyond = 1 + (away / _LIMIT) ** _SHARPNESS
+        value = np.exp(self.centre + away * beyond ** (-1 / _SHARPNESS))
         above = np.hypot(value, self.floor)
-        return above, (1 - u * u) * value * (value / above)
+        return above, beyond ** (-1 - 1 / _SHARPNESS) * value * (value / above)
 
     def exponent(self, value: Array) -> Array:
         """The z of a positive quantity, where it is above its floor; else that of a quantity a little above it."""
@@ -132,6 +144,12 @@ class Parameters:
                     new["slopes"][block.index] = new["slopes"][block.index] / value
                 case "local_speed":
                     new["local_slopes"][block.index] = self.base.local_slopes[block.index] * value
+                case "rotation":
+                    for c, slope in enumerate(value.reshape(-1, self.base.noise.size)):
+                        new["local_slopes"][block.index + c] = slope
+                case "tensor":
+                    for k, slope in enumerate(metric_slopes(value, self.base.eps)[0], block.index):
+                        new["local_slopes"][k] = np.full(self.base.noise.size, slope)
                 case "eps":
                     new["eps"] = float(value[0])
                 case "density":
@@ -162,6 +180,11 @@ class Parameters:
                 return -by.slopes[k] * dynamics.slopes[k] / value
             case "local_speed":
                 return by.local_slopes[k] * self.base.local_slopes[k]
+            case "rotation":
+                return np.concatenate(by.local_slopes[k : k + value.size // self.base.noise.size])
+            case "tensor":
+                sums = np.array([slope.sum() for slope in by.local_slopes[k : k + value.size]])
+                return metric_slopes(value, self.base.eps)[1].T @ sums
             case "eps":
                 out = np.zeros_like(value)
                 out[0] = by.eps
@@ -178,6 +201,7 @@ class Parameters:
             "local_slopes": [None] * len(base.local_slopes),
         }
         noise: Array | None = None
+        together: list[tuple[int, Array]] = []
         dynamics = self.dynamics(a)
         for block, part in zip(self.blocks, self.slices, strict=True):
             if block.target == without:
@@ -193,9 +217,16 @@ class Parameters:
                     found["slopes"][k] = U * (dynamics.slopes[k] / value)[:, None]
                 case "local_speed":
                     found["local_slopes"][k] = U * base.local_slopes[k][:, None]
+                case "rotation":
+                    together.append((k, U.reshape(-1, base.noise.size, U.shape[1])))
+                case "tensor":
+                    changes = metric_slopes(value, base.eps)[1] @ U
+                    together.append((k, np.repeat(changes[:, None, :], base.noise.size, axis=1)))
                 case _:
                     raise ValueError(f"scores by {block.target} are not available.")
-        return Directions(noise=noise, **{name: tuple(parts) for name, parts in found.items()})
+        return Directions(
+            noise=noise, together=tuple(together), **{name: tuple(parts) for name, parts in found.items()}
+        )
 
     def roughness(self, a: Array) -> tuple[float, Array]:
         """All regularisers with their strengths, and the derivative by the coefficients."""

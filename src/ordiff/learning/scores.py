@@ -32,15 +32,18 @@ _DIRECTIONS = 40
 # Masses below this are 0 in the scores: single precision has no normal numbers for their products.
 _NEGLIGIBLE = 1e-30
 
+Derivative = Callable[[ChainRows, float], Array]  # ∂ log K on the edges of rows whose step is given
+
 
 @dataclass(frozen=True)
 class Directions:
     """Changes U a of the dynamics, each U (N, K_k): one for every ordering, slope and local slope (None: no change),
-    and one for the noise. The columns of the scores are in this order."""
+    those of several local slopes together, and one for the noise. The columns of the scores are in this order."""
 
     orderings: tuple[Array | None, ...] = ()
     slopes: tuple[Array | None, ...] = ()
     local_slopes: tuple[Array | None, ...] = ()
+    together: tuple[tuple[int, Array], ...] = ()  # the first of d local slopes, and their changes U (d, N, K)
     noise: Array | None = None
 
 
@@ -85,13 +88,19 @@ def _changes(
     for k, U in enumerate(d.slopes):
         if U is not None:
             derivative = lambda rows, eps, k=k: rows.by_slope(k, p, eps)  # noqa: E731
-            found.append(RowChange.make(sensitivity, derivative, inner(U, "slopes")))
+            found.append(RowChange.make(sensitivity, [derivative], [inner(U, "slopes")]))
+
+    def by_local_slope(k: int) -> Derivative:
+        return lambda rows, eps: rows.by_local_slope(k, p, eps)
+
     for k, U in enumerate(d.local_slopes):
         if U is not None:
-            derivative = lambda rows, eps, k=k: rows.by_local_slope(k, p, eps)  # noqa: E731
-            found.append(RowChange.make(sensitivity, derivative, inner(U, "local_slopes")))
+            found.append(RowChange.make(sensitivity, [by_local_slope(k)], [inner(U, "local_slopes")]))
+    for first, parts in d.together:
+        derivatives = [by_local_slope(first + c) for c in range(len(parts))]
+        found.append(RowChange.make(sensitivity, derivatives, [inner(U, "local_slopes") for U in parts]))
     if d.noise is not None:
-        found.append(RowChange.make(sensitivity, lambda rows, eps: rows.by_noise(p, eps), inner(d.noise, "noise")))
+        found.append(RowChange.make(sensitivity, [lambda rows, eps: rows.by_noise(p, eps)], [inner(d.noise, "noise")]))
     return found
 
 
@@ -177,38 +186,45 @@ class OrderingChange:
 
 @dataclass(frozen=True)
 class RowChange:
-    """A parameter of rows changes by U a: with A_ij = ∂ log K_ij, R = P ∘ (A − rowsum(P∘A)),  dPᵀ p = Rᵀ(p U)."""
+    """Parameters of rows change by U_c a, one or several together: with A_ij = ∂ log K_ij and
+    R_c = P ∘ (A − rowsum(P∘A)),  dPᵀ p = Σ_c R_cᵀ(p U_c)."""
 
-    U: Array  # (N, K)
-    RT: Array  # (E,), by columns
-    firsts: tuple[Array, ...]  # R of every phase on the rows of the start
+    U: tuple[Array, ...]  # (N, K) each
+    RT: tuple[Array, ...]  # (E,) each, by columns
+    firsts: tuple[tuple[Array, ...], ...]  # of each, R of every phase on the rows of the start
     unit: float = 1.0
 
     @classmethod
-    def make(cls, sensitivity: Sensitivity, derivative: Callable[[ChainRows, float], Array], U: Array) -> RowChange:
-        """derivative(rows, eps): ∂ log K on the edges of rows whose step is eps."""
+    def make(cls, sensitivity: Sensitivity, derivatives: list[Derivative], U: list[Array]) -> RowChange:
         chain = sensitivity.chain
         rows, start, eps = chain.pattern.rows, chain.start, chain.parameters.eps
-        R = rows.centred(chain.P, derivative(rows, eps))
-        firsts = tuple(
-            start.centred(P, derivative(start, theta * eps))
-            for theta, P in zip(chain.fractions, chain.firsts, strict=True)
-        )
-        return cls(U, chain.pattern.transpose.values(R).astype(sensitivity.dtype), firsts)
+        RT, firsts = [], []
+        for derivative in derivatives:
+            R = rows.centred(chain.P, derivative(rows, eps))
+            RT.append(chain.pattern.transpose.values(R).astype(sensitivity.dtype))
+            phases = zip(chain.fractions, chain.firsts, strict=True)
+            firsts.append(tuple(start.centred(P, derivative(start, theta * eps)) for theta, P in phases))
+        return cls(tuple(U), tuple(RT), tuple(firsts))
 
     def tasks(self) -> list[RowChange]:
-        columns = (self.U[:, a : a + _DIRECTIONS] for a in range(0, self.U.shape[1], _DIRECTIONS))
-        return [replace(self, U=np.ascontiguousarray(U).astype(self.RT.dtype)) for U in columns]
+        def columns(a: int) -> tuple[Array, ...]:
+            some = slice(a, a + _DIRECTIONS)
+            return tuple(np.ascontiguousarray(U[:, some]).astype(self.RT[0].dtype) for U in self.U)
+
+        return [replace(self, U=columns(a)) for a in range(0, self.U[0].shape[1], _DIRECTIONS)]
 
     def launch(self, sensitivity: Sensitivity) -> Array:
-        chain = sensitivity.chain
-        moved = sensitivity.start_mass[:, None] * self.U[chain.start.pattern.rows]
-        return np.stack([chain.launch_with(R, moved) for R in self.firsts], axis=1)
+        chain, total = sensitivity.chain, np.zeros(())
+        for U, firsts in zip(self.U, self.firsts, strict=True):
+            moved = sensitivity.start_mass[:, None] * U[chain.start.pattern.rows]
+            total = total + np.stack([chain.launch_with(R, moved) for R in firsts], axis=1)
+        return total
 
     def step(self, sensitivity: Sensitivity, s: int, here: Array) -> tuple[Array, Array]:
         moved, out = np.empty_like(here), np.zeros_like(here)
-        loops.row_change(0, len(here), sensitivity.masses[s], self.U, moved)
-        sensitivity.push_add(self.RT, moved, out)
+        for U, RT in zip(self.U, self.RT, strict=True):
+            loops.row_change(0, len(here), sensitivity.masses[s], U, moved)
+            sensitivity.push_add(RT, moved, out)
         return here, out
 
 

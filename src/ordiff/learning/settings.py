@@ -15,6 +15,8 @@ from ordiff.states import States
 
 # The quantities that can be learned; of given orderings, global and local, the speed or the scale.
 LEARNABLE = ("ordering", "noise", "speed", "scale", "eps", "density")
+# Drifts: of an ordering alone, with a part that turns, or with one where the samples ask for it.
+DRIFTS = ("gradient", "general", "auto")
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,9 @@ class Smoothness:
 
     Parameters
     ----------
-    ordering, noise : float or "auto"
-        Strength of the roughness penalty of the ordering and of the logarithm of the noise. "auto": by empirical Bayes.
+    ordering, noise, rotation : float or "auto"
+        Strength of the roughness penalty of the ordering, of the logarithm of the noise, and of the stream functions of
+        a drift that turns. "auto": by empirical Bayes.
     basis : int, "auto" or None
         The number of smooth functions that the fields are made of. None: values, one a state.
     speed : {"constant", "field"}
@@ -130,12 +133,13 @@ class Smoothness:
 
     ordering: Any = "auto"
     noise: Any = "auto"
+    rotation: Any = "auto"
     basis: Any = "auto"
     speed: str = "constant"
     action: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("ordering", "noise"):
+        for name in ("ordering", "noise", "rotation"):
             _auto_or(getattr(self, name), name, _not_negative)
         if self.basis is not None:
             _auto_or(self.basis, "basis", lambda value, name: _validation.count(value, name, 2))
@@ -183,6 +187,7 @@ class FitSettings:
     """All settings of one fit, checked."""
 
     learn: frozenset[str]
+    drift: str
     noise: str | float
     ordering: Any
     states: StatesSettings
@@ -196,11 +201,14 @@ class FitSettings:
         """Those of a `SnapshotSDE`."""
         groups = {name: group_of(getattr(estimator, name), name) for name in (*GROUPS, "states")}
         learn = _checked_learn(estimator.learn)
-        noise = _checked_noise(estimator.noise, learn)
+        noise, drift = _checked_noise(estimator.noise, learn), _checked_drift(estimator.drift, learn)
+        if noise == "tensor":
+            drift = _drift_beside_a_tensor(drift)
         if not isinstance(noise, str):
             learn = learn - {"noise"}  # it is known
         return cls(
-            learn=learn, noise=noise, ordering=estimator.ordering, random_state=estimator.random_state, **groups,
+            learn=learn, drift=drift, noise=noise, ordering=estimator.ordering,
+            random_state=estimator.random_state, **groups,
         )  # fmt: skip
 
     @property
@@ -234,6 +242,7 @@ class FitSettings:
             self,
             states=DesignedStates(dimension=self.dimension, n_neighbors=self.n_neighbors),
             ordering=None,
+            drift="gradient",
             learn=frozenset({"ordering", "noise"}) if isinstance(self.noise, str) else frozenset({"ordering"}),
             noise="field" if isinstance(self.noise, str) else self.noise,
             smoothness=replace(self.smoothness, ordering="auto", noise="auto"),
@@ -275,9 +284,28 @@ def _checked_learn(learn: Any) -> frozenset[str]:
     return frozenset(names)
 
 
+def _checked_drift(drift: Any, learn: frozenset[str]) -> str:
+    _validation.option(drift, "drift", DRIFTS)
+    if drift == "general" and "ordering" not in learn:
+        raise ValueError(
+            f'drift="general" is learned beside an ordering; learn is {tuple(sorted(learn))!r}: add "ordering", or use '
+            'drift="gradient".'
+        )
+    return str(drift)
+
+
+def _drift_beside_a_tensor(drift: str) -> str:
+    if drift == "gradient":
+        raise ValueError(
+            'noise="tensor" is learned in coordinates in which the noise has no direction, and a gradient is none in '
+            'them: use drift="general" or "auto".'
+        )
+    return "general"
+
+
 def _checked_noise(noise: Any, learn: frozenset[str]) -> str | float:
     if isinstance(noise, str):
-        _validation.option(noise, "noise", ("field", "constant"))
+        _validation.option(noise, "noise", ("field", "constant", "tensor"))
         if "noise" not in learn:
             raise ValueError(f"the noise is neither given (noise=1.4) nor learned; learn is {tuple(sorted(learn))!r}.")
         return noise

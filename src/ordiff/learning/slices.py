@@ -164,7 +164,7 @@ class SliceWeights:
         arrays, W = self.visits[block][0], self.W
         return (*arrays, W.indices, W.data, self.schedule.first_slice(block), *self.places, table, self.log)
 
-    def ranges(self, block: int, most: int = 16) -> list[_parallel.Range]:
+    def ranges(self, block: int, most: int | None = None) -> list[_parallel.Range]:
         arrays, work = self.visits[block]
         return _parallel.even_ranges(arrays[0].size, work, most)
 

@@ -5,6 +5,7 @@ With H = m(F + 2λA) the posterior precision of the coefficients, Fellner–Scha
     λ ← (rank A − 2λm tr(H⁻¹A)) / (2m aᵀA a)
 
 With several penalties on the same coefficients, S = Σ λ_j A_j, the rank is λ_j tr(S⁺A_j) for each of them.
+A rotation, whose prior is proper, takes the strengths of the largest evidence at once: see `best_strengths`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from ordiff._validation import Array
 from ordiff.learning.parameters import ParameterBlock, Parameters
@@ -20,6 +22,9 @@ from ordiff.learning.parameters import ParameterBlock, Parameters
 _MOST_DENSE = 6_000
 # A strength changes by at most this factor in one update; a change of all by less than the second is none.
 _LARGEST_CHANGE, _SMALLEST_CHANGE = 30.0, 0.05
+# Strengths of a rotation's roughness and of its |Dw|²: to begin with, and the least and the most.
+FIRST_ROTATION = np.array([1e-8, 1e-5])
+_LEAST_ROTATION, _MOST_ROTATION = np.array([1e-13, 1e-9]), np.array([1e-3, 1e-1])
 
 
 def penalty_matrix(parameters: Parameters, a: Array) -> Array:
@@ -70,7 +75,12 @@ def updated_strengths(
     assert covariance is not None
     p, m, changed, blocks = parameters, n_samples, False, []
     for block, part, free in zip(p.blocks, p.slices, auto, strict=True):
-        if free and (block.penalty is not None or block.relative is not None):
+        if free and block.target == "rotation":
+            new = _rotation_strengths(block, a[part], covariance[part, part], m)
+            old = np.array([block.strength, *(strength for _, strength in block.lower)])
+            changed |= bool((np.abs(np.log(new / old)) > 3 * _SMALLEST_CHANGE).any())
+            block = block.with_strengths(new)
+        elif free and (block.penalty is not None or block.relative is not None):
             rank, roughness, trace = _roughness_of(block, a[part], p.noise(a), covariance[part, part])
             used = rank - 2 * block.strength * m * trace
             wanted = max(used, 0.1) / (2 * m * max(roughness, 1e-300))
@@ -95,6 +105,40 @@ def _roughness_of(block: ParameterBlock, a: Array, noise: Array, C: Array) -> tu
     J = block.relative.relative_rows(noise)
     y = J @ a
     return float(a.size - block.relative.n_free), float(y @ y), float(np.einsum("rk,kl,rl->", J, C, J, optimize=True))
+
+
+def _rotation_strengths(block: ParameterBlock, a: Array, C: Array, m: float) -> Array:
+    """The strengths of the largest evidence, at an optimum a with the posterior covariance C."""
+    old = np.array([block.strength, *(strength for _, strength in block.lower)])
+    precision = np.linalg.inv(C)
+    S = precision - 2 * m * sum(s * A for s, A in zip(old, block.forms, strict=True))
+    new, _ = best_strengths(block, precision @ a, 0.5 * (S + S.T), m, old)
+    return np.maximum(new, old / _LARGEST_CHANGE)
+
+
+def best_strengths(block: ParameterBlock, h: Array, S: Array, m: float, first: Array) -> tuple[Array, float]:
+    """The strengths λ that maximise the evidence of coefficients with the log likelihood hᵀb − ½bᵀS b,
+
+        ½ hᵀ(S + P)⁻¹h − ½ log det(S + P) + ½ log det P,     P = 2m Σ λ_j A_j,
+
+    and that evidence against b = 0, in nats. The search begins with the strengths ``first``.
+    """
+    from scipy.optimize import minimize
+
+    least, most = np.log(_LEAST_ROTATION), np.log(np.minimum(_MOST_ROTATION, [np.inf, block.most_lower]))
+
+    def loss(logs: Array) -> float:
+        P = 2 * m * sum(np.exp(x) * A for x, A in zip(np.clip(logs, least, most), block.forms, strict=True))
+        try:
+            factor = cho_factor(S + P)
+        except np.linalg.LinAlgError:
+            return 1e9
+        gain = 0.5 * float(h @ cho_solve(factor, h))
+        return float(np.log(np.diag(factor[0])).sum() - 0.5 * np.linalg.slogdet(P)[1] - gain)
+
+    options = {"maxiter": 200, "xatol": 0.1, "fatol": 0.05, "initial_simplex": np.log(first) + 3 * np.eye(3, 2, k=-1)}
+    best = minimize(loss, np.log(first), method="Nelder-Mead", options=options)
+    return np.exp(np.clip(best.x, least, most)), -float(best.fun)
 
 
 def _prior_inverse(block: ParameterBlock) -> Array:

@@ -33,17 +33,20 @@ class SplineBasis:
 
     functions: (N, K). rows: (R, K), weighted derivatives at the states ``at`` (R,): Σ_r (rows a)_r² is the mean
     roughness of functions @ a, of which the first ``n_free`` functions have none. lower: (K, K) each, the quadratic
-    forms of the mean |Df|² and |D²f|².
+    forms of the mean |Df|² and |D²f|². `gradients` has their exact derivatives at the states.
     """
 
     def __init__(self, states: States, n_functions: int) -> None:
         X, v, d = states.points, states.volumes, states.dimension
         centre = np.average(X, axis=0, weights=v)
-        z = (X - centre) / np.sqrt(12 * np.average((X - centre) ** 2, axis=0, weights=v).mean())
+        width = float(np.sqrt(12 * np.average((X - centre) ** 2, axis=0, weights=v).mean()))
+        z = (X - centre) / width
         knots = thinned(states, _KNOTS)
         weights = _spline_weights(z[knots])
         share = np.sqrt(v[knots] / v[knots].sum())[:, None, None]
-        first, second, third, fourth = (share * _derivatives(z[knots], weights, order) for order in (1, 2, 3, 4))
+        first, second, third, fourth = (
+            share * _derivatives(z[knots], z[knots], weights, order) for order in (1, 2, 3, 4)
+        )
         rough = np.concatenate([fourth, pi * third], axis=1)
         F = np.hstack([_polynomials(z), _radial(z, z[knots]) @ weights])
         R = qr(np.sqrt(v / v.sum())[:, None] * F, mode="r", check_finite=False)[0][: F.shape[1]]
@@ -59,6 +62,23 @@ class SplineBasis:
         self.rows[:, : self.n_free] = 0.0
         self.at = np.repeat(knots, rough.shape[1])
         self.lower = tuple(_gram(_after_a_constant(orthonormal(low) @ smoothest)) for low in (first, second))
+        self._second = orthonormal(second) @ smoothest
+        self._z, self._knots, self._weights, self._width = z, z[knots], weights, width
+        self._combination = solve_triangular(R, np.vstack([np.zeros((1, smoothest.shape[1])), smoothest]))
+
+    def hessians(self) -> Array:
+        """∂²φ_k/∂x_a∂x_b at the knots, times the roots of their shares of the volume, (d, d, knots, K)."""
+        d = self._z.shape[1]
+        found = _after_a_constant(self._second).reshape(len(self._knots), -1, self._second.shape[1] + 1)
+        out = np.empty((d, d, len(self._knots), found.shape[2]))
+        for place, (a, b) in enumerate(_multi_indices(d, 2)):
+            out[a, b] = out[b, a] = found[:, place] / (1.0 if a == b else np.sqrt(2))
+        return out
+
+    def gradients(self) -> Array:
+        """∂φ_k/∂x_c at the states, (d, N, K)."""
+        found = _derivatives(self._z, self._knots, self._weights, 1) @ self._combination / self._width
+        return np.stack([_after_a_constant(found[:, c]) for c in range(found.shape[1])])
 
 
 def _after_a_constant(rows: Array) -> Array:
@@ -116,15 +136,15 @@ def _by_square(s: Array, d: int, order: int) -> Array:
     return prod(p - j for j in range(order)) * s ** (p - order)
 
 
-def _derivatives(knots: Array, weights: Array, order: int) -> Array:
-    """All partial derivatives of an order from 1 to 4 of polynomials and splines at the knots, each times the root of
-    how often it occurs in |D^order f|², (knots, rows, functions).
+def _derivatives(at: Array, knots: Array, weights: Array, order: int) -> Array:
+    """All partial derivatives of an order from 1 to 4 of polynomials and splines at points, each times the root of how
+    often it occurs in |D^order f|², (points, rows, functions).
 
     With φ = g(s), s = |z|²: ∂_a φ = Σ_p 2^{n−p} g^{(n−p)} Π z, over the ways to pick p disjoint pairs of equal
     coordinates of the n in a, the product over those that are left.
     """
     d = knots.shape[1]
-    z = knots[:, None, :] - knots
+    z = at[:, None, :] - knots
     s = (z**2).sum(axis=2)
     g = [2**n * _by_square(s, d, n) for n in range(order + 1)]
     out = []
@@ -133,7 +153,7 @@ def _derivatives(knots: Array, weights: Array, order: int) -> Array:
         for left, times in Counter(_without_pairs(a)).items():
             radial += times * g[(order + len(left)) // 2] * _product(z, left)
         often = factorial(order) / prod(factorial(a.count(c)) for c in range(d))
-        polynomial = np.stack([_monomial_derivative(knots, b, a) for b in _monomials(d)], axis=1)
+        polynomial = np.stack([_monomial_derivative(at, b, a) for b in _monomials(d)], axis=1)
         out.append(np.sqrt(often) * np.hstack([polynomial, radial @ weights]))
     return np.stack(out, axis=1)
 

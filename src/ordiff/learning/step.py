@@ -22,11 +22,13 @@ from ordiff._validation import Array
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
 from ordiff.learning.optimise import Evaluations, Solution, minimise
 from ordiff.learning.result import FittedChain
+from ordiff.states import States
 
 # Iterations of L-BFGS: the optimum is near, and its curvature is known.
 _ITERATIONS = 15
-# The largest change of a field by extrapolation, as a share of its size: beyond it a series in ε has no meaning.
-_LARGEST = 0.5
+# The largest change of an ordering by extrapolation, as a share of its size, and of the logarithm of the noise: beyond
+# them a series in ε has no meaning.
+_LARGEST, _SHIFT = 0.5, 0.2
 
 
 def extrapolated(
@@ -50,12 +52,22 @@ def extrapolated(
     coarser = read(parameters.dynamics(a))
     by_ordering = chain.ordering - coarser.ordering
     by_noise = np.log(chain.noise / coarser.noise)
-    change = _relative(by_ordering, chain.ordering, chain.states.volumes)
+    w, coarser_w = chain.rotation, coarser.rotation
+    if w is None or coarser_w is None:
+        change = _relative(by_ordering, chain.ordering, chain.states.volumes)
+    else:
+        change = _relative_drift(chain.states, by_ordering, w - coarser_w, chain.ordering, w)
     share = min(1.0, _LARGEST / max(change, np.finfo(float).tiny))
-    out = replace(
-        chain, ordering=chain.ordering + share * by_ordering, log_noise_shift=np.clip(share * by_noise, -0.5, 0.5)
-    )
-    return out, change
+    turned = None if w is None or coarser_w is None else w + share * (w - coarser_w)
+    ordering, shift = chain.ordering + share * by_ordering, np.clip(share * by_noise, -_SHIFT, _SHIFT)
+    return replace(chain, ordering=ordering, log_noise_shift=shift, rotation=turned), change
+
+
+def _relative_drift(states: States, by_ordering: Array, by_rotation: Array, ordering: Array, rotation: Array) -> float:
+    """The rms of a change of a drift with a rotation in that of the drift, over the states."""
+    changed, drift = states.derivatives(by_ordering)[0] + by_rotation, states.derivatives(ordering)[0] + rotation
+    squares = [float((states.volumes @ field**2).sum()) for field in (changed, drift)]
+    return float(np.sqrt(squares[0] / max(squares[1], np.finfo(float).tiny)))
 
 
 def _relative(f: Array, g: Array, volumes: Array) -> float:

@@ -75,11 +75,16 @@ class GradientSums:
 
 @dataclass(frozen=True, eq=False)
 class ChainRows:
-    """Rows of the pattern, with the differences of the local orderings on their edges, (E,) each."""
+    """Rows of the pattern, with the differences of the local orderings on their edges, (E,) each.
+
+    The last ``n_metric`` of them are of the metric: as the squared distance, they are divided by the length of a step,
+    so that their slopes are those of a whole one.
+    """
 
     pattern: PatternRows
     local: tuple[Array, ...]
     edges: NDArray[np.intp] | None = None  # where these edges are among all; None: these are all
+    n_metric: int = 0
 
     @cached_property
     def ranges(self) -> list[_parallel.Range]:
@@ -96,7 +101,7 @@ class ChainRows:
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(all_.indptr.dtype)
         edges = np.repeat(all_.indptr[rows] - indptr[:-1], lengths).astype(np.intp) + np.arange(indptr[-1])
         pattern = PatternRows(indptr, all_.indices[edges], rows.astype(np.uint32), indptr[:-1], all_.sqdist[edges])
-        return ChainRows(pattern, tuple(values[edges] for values in self.local), edges)
+        return ChainRows(pattern, tuple(values[edges] for values in self.local), edges, self.n_metric)
 
     def values(self, edges: Array) -> Array:
         """Values on all edges, on those of these rows."""
@@ -106,6 +111,10 @@ class ChainRows:
         """Values of the rows' own states, (N,), on the edges of these rows."""
         return np.repeat(values[self.pattern.rows], self.lengths)
 
+    def per_step(self, k: int, parameters: TransitionParameters, eps: float) -> float:
+        """What the slope of a local ordering is multiplied by in a step of length ``eps``."""
+        return parameters.eps / eps if k >= len(self.local) - self.n_metric else 1.0
+
     def loop(self, loop: Callable[..., Any], *args: Any) -> None:
         _parallel.over_ranges(self.ranges, loop, self.pattern.indptr, *args)
 
@@ -114,8 +123,10 @@ class ChainRows:
         terms, indptr = parameters.terms(eps), self.pattern.indptr
         local = csr.EMPTY
         if self.local:
-            parts = zip(parameters.local_slopes, self.local, strict=True)
-            local = np.asarray(sum(self.spread(slope) * values for slope, values in parts))
+            parts = enumerate(zip(parameters.local_slopes, self.local, strict=True))
+            local = np.asarray(
+                sum(self.spread(self.per_step(k, parameters, eps) * slope) * values for k, (slope, values) in parts)
+            )
 
         def block(start: int, stop: int) -> Array:
             some = local[indptr[start] : indptr[stop]] if local.size else local
@@ -142,7 +153,7 @@ class ChainRows:
 
     def by_local_slope(self, k: int, parameters: TransitionParameters, eps: float) -> Array:
         """∂ log K_ij/∂local_slope_k(i) = Δl_k(i,j)/ρ_i², (E,)."""
-        return self.local[k] * self.spread(parameters.noise**-2)
+        return self.local[k] * self.spread(self.per_step(k, parameters, eps) * parameters.noise**-2)
 
     def _all(self, log_kernel: Callable[[int, int], Array]) -> Array:
         blocks = self.pattern.blocks()
@@ -166,6 +177,7 @@ class ChainRows:
             order += p.slopes[k, rows] * first
         for k, values in enumerate(self.local):
             self.loop(csr.row_dots, M, values, first)
+            first *= self.per_step(k, p, eps)
             sums.local_slopes[k, rows] += first / rho**2
             order += p.local_slopes[k, rows] * first
         sums.noise[rows] += (second / eps - 2 * order) / rho**3
@@ -180,13 +192,14 @@ class ChainRows:
 
 
 class ChainPattern:
-    """The edges of a graph in the order of its layout, by rows and by columns; local orderings are (E,) on them."""
+    """The edges of a graph in the order of its layout, by rows and by columns; local orderings are (E,) on them, the
+    last ``n_metric`` of the metric."""
 
-    def __init__(self, graph: NeighborGraph, local: tuple[Array, ...] = ()) -> None:
+    def __init__(self, graph: NeighborGraph, local: tuple[Array, ...] = (), n_metric: int = 0) -> None:
         self.layout: Layout = graph.layout
         layout, sqdist = self.layout, self.layout.sort_edges(graph._sqdist)
         pattern = PatternRows(layout.indptr, layout.indices, layout.rows, layout.indptr[:-1], sqdist)
-        self.rows = ChainRows(pattern, tuple(layout.sort_edges(values) for values in local))
+        self.rows = ChainRows(pattern, tuple(layout.sort_edges(values) for values in local), n_metric=n_metric)
         self.transpose: TransposedPattern = layout.transpose
 
     @property

@@ -87,6 +87,7 @@ def _resampled(problem: PenalisedLikelihood, start: Array, rng: np.random.Genera
     weights, old = problem.weights, problem.likelihood
     counts = rng.multinomial(weights.size, weights / weights.sum()).astype(float)
     likelihood = SnapshotLikelihood(
-        old.graph, old.observation, start, old.steps, old.fractions, sample_weight=counts, local=old.local
-    )
+        old.graph, old.observation, start, old.steps, old.fractions, sample_weight=counts, local=old.local,
+        metric=old.metric,
+    )  # fmt: skip
     return PenalisedLikelihood(likelihood, problem.parameters, counts)

@@ -8,17 +8,17 @@ What they share is in `style`, `embedding` and `binning`.
 from ordiff.plot.binning import cells, running
 from ordiff.plot.curves import history, noise, profile, truth
 from ordiff.plot.embedding import Embedding, samples_of
-from ordiff.plot.fields import drift, field, landscape
+from ordiff.plot.fields import drift, field, landscape, rotation_share
 from ordiff.plot.graphs import graph, tangents
 from ordiff.plot.learned_cases import nonlinear_results, nonlinear_truth, ornstein_uhlenbeck
 from ordiff.plot.operator_cases import spiral, spiral_curvature, spiral_velocity, torus
 from ordiff.plot.style import BLUE, COLOURS, DIVERGING, GREEN, ORANGE, PURPLE, RED, SEQUENTIAL, require, units
-from ordiff.plot.summaries import demo, overview
+from ordiff.plot.summaries import demo, overview, rotation
 from ordiff.plot.time_step import step_choice
 
 __all__ = [
     "BLUE", "COLOURS", "DIVERGING", "GREEN", "ORANGE", "PURPLE", "RED", "SEQUENTIAL", "Embedding", "cells", "demo",
     "drift", "field", "graph", "history", "landscape", "noise", "nonlinear_results", "nonlinear_truth",
-    "ornstein_uhlenbeck", "overview", "profile", "require", "running", "samples_of", "spiral", "spiral_curvature",
-    "spiral_velocity", "step_choice", "tangents", "torus", "truth", "units",
+    "ornstein_uhlenbeck", "overview", "profile", "require", "rotation", "rotation_share", "running", "samples_of",
+    "spiral", "spiral_curvature", "spiral_velocity", "step_choice", "tangents", "torus", "truth", "units",
 ]  # fmt: skip

@@ -55,6 +55,7 @@ def drift(
     ax: Any = None,
     *,
     kind: str = "arrows",
+    part: str = "all",
     bins: int = 20,
     colour: str = "k",
     samples: bool = True,
@@ -64,11 +65,13 @@ def drift(
 ) -> Any:
     """The drift over two coordinates, as "arrows" or "streamlines": its mean in each cell of a grid. Returns the Axes.
 
-    Of a model what it learned; of an operator its displacement against that of its symmetric part.
+    Of a model what it learned, or one ``part`` of it: the "gradient" of the ordering, or the "rotation" beside it. Of
+    an operator its displacement against that of its symmetric part.
     """
     _validation.option(kind, "kind", ("arrows", "streamlines"))
+    _validation.option(part, "part", ("all", "gradient", "rotation"))
     X = samples_of(model)
-    V = velocity(model, "symmetric") if isinstance(model, MarkovOperator) else model.drift_
+    V = velocity(model, "symmetric") if isinstance(model, MarkovOperator) else _part_of_drift(model, part)
     ax = axes_or_new(ax)
     embedding = embedding or Embedding.of(X)
     Y, W = embedding.points(X), embedding.vectors(V)
@@ -80,6 +83,19 @@ def drift(
         _arrows(ax, Y, W, bins, colour, drift_unit(length, time))
     embedding.label(ax)
     return ax
+
+
+def _part_of_drift(model: SnapshotSDE, part: str) -> Array:
+    if part == "all":
+        return model.drift_
+    return model.rotation_ if part == "rotation" else model.drift_ - model.rotation_
+
+
+def rotation_share(model: SnapshotSDE) -> Array:
+    """The share of the drift that turns at each sample, ‖w‖²/(‖w‖² + ‖∇l‖²), (m,), 0 where there is no drift."""
+    turning, along = ((_part_of_drift(model, part) ** 2).sum(axis=1) for part in ("rotation", "gradient"))
+    total = turning + along
+    return np.asarray(np.divide(turning, total, out=np.zeros_like(total), where=total > 0))
 
 
 def _streamlines(ax: Any, Y: Array, W: Array, bins: int, colour: str) -> None:
@@ -107,7 +123,7 @@ def landscape(
     ax = axes_or_new(ax)
     X = samples_of(model)
     embedding = embedding or Embedding.of(X)
-    if X.shape[1] == model.states_.points.shape[1] == 2:
+    if X.shape[1] == 2 and model.states_.points.shape[1] == 2:
         potential = _contours(ax, model, embedding, levels)
     else:
         potential = _cell_means(ax, embedding.points(X), -model.ordering_)

@@ -9,7 +9,7 @@ import numpy as np
 from ordiff._validation import Array
 from ordiff.plot.curves import history, noise, truth
 from ordiff.plot.embedding import Embedding, samples_of
-from ordiff.plot.fields import drift, field, landscape
+from ordiff.plot.fields import drift, field, landscape, rotation_share
 from ordiff.plot.style import RED, new_figure, noise_unit, units
 
 if TYPE_CHECKING:
@@ -41,6 +41,20 @@ def overview(
     noise(model, axes[1, 1], length=length, time=time)
     axes[1, 1].set_title("noise along the ordering", fontsize=10)
     history(model, axes[1, 2])
+    return figure
+
+
+def rotation(model: SnapshotSDE, *, length: str = "", time: str = "", names: tuple[str, ...] | None = None) -> Figure:
+    """The drift in its two parts: streamlines of the gradient and of the rotation, and the share of the rotation."""
+    figure = new_figure(13, 4)
+    axes = figure.subplots(1, 3)
+    at = Embedding.of(samples_of(model), names)
+    for ax, part in zip(axes, ("gradient", "rotation"), strict=False):
+        kind = "streamlines" if part == "gradient" or model.rotation_.any() else "arrows"
+        drift(model, ax, kind=kind, part=part, length=length, time=time, embedding=at)
+        ax.set_title({"gradient": "gradient ∇l", "rotation": "rotation w"}[part], fontsize=10)
+    title = f"rotation, {100 * model.rotation_share():.0f}% of the squared drift"
+    field(model, rotation_share(model), axes[2], label="share of the squared drift", title=title, embedding=at)
     return figure
 
 

@@ -82,7 +82,7 @@ def fit(
     op, step_settings = _operator_on_cells(model, X, n_neighbors)
     settings = _described_options(model, options) | step_settings | {
         "time_key": time_key, "time_unit": times.unit, "time_origin": origin, "use_rep": use_rep,
-        "n_pcs": X.shape[1], "start": _describe_start(adata, start), "model_eps": float(model.eps_),
+        "n_pcs": X.shape[1], "start": _describe_start(adata, start), "model_eps": float(getattr(model, "eps_", np.nan)),
         "converged": bool(model.converged_), "loss": float(model.loss_), "n_iter": int(model.n_iter_),
     }  # fmt: skip
     drift = {use_rep: np.asarray(model.drift_)} | _projected_drift(model, op, embeddings(adata, embedding))
@@ -117,7 +117,12 @@ def _described_options(model: SnapshotSDE, options: dict[str, Any]) -> dict[str,
 def _operator_on_cells(model: SnapshotSDE, X: Array, n_neighbors: int | None) -> tuple[MarkovOperator, dict[str, Any]]:
     """The operator of the learned ordering and noise on a graph of the cells, and the settings of its step."""
     graph = build_graph(X, n_neighbors)
-    kernel = Kernel(Ordering(model.ordering_), noise=model.noise_)
+    if model.noise_tensor_ is None:
+        turned = [Ordering.field(model.rotation_)] if model.rotation_.any() else []
+        kernel = Kernel([Ordering(model.ordering_), *turned], noise=model.noise_)
+    else:
+        A = np.broadcast_to(model.noise_tensor_, (len(X), *model.noise_tensor_.shape))
+        kernel = Kernel(Ordering.field(model.drift_), noise=model.noise_, anisotropy=A)
     q = kernel.density_on(graph, "balanced")
     step, settings = choose_step(kernel, graph, q)
     with _validation.silent():  # `choose_step` has warned already

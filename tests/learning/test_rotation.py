@@ -1,0 +1,174 @@
+"""Drift that turns: fields without divergence, what is read from a chain, and whether the evidence asks for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.linalg import expm
+
+import ordiff as od
+from ordiff.learning.evidence import log_evidence
+from ordiff.learning.likelihood import Dynamics
+from ordiff.learning.parameters import ParameterBlock
+from ordiff.learning.rotation import StreamFunctions, displacements, read_general
+from ordiff.learning.smoothing import best_strengths
+from ordiff.states import States
+
+SPACING = {2: 0.15, 3: 0.32}
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def states(request) -> States:
+    d = request.param
+    X = np.random.default_rng(0).uniform(-1, 1, (1500, d))
+    return States.design(X, SPACING[d], np.zeros(d), dimension=d, radius=2.5 * SPACING[d])
+
+
+@pytest.fixture(scope="module")
+def streams(states) -> StreamFunctions:
+    return StreamFunctions.on(states, coarse=True)
+
+
+def slopes(states, field):
+    """∂_e w_c (N, d, d) of a field (d, N)."""
+    return np.stack([states.derivatives(w)[0] for w in field], axis=1)
+
+
+def test_fields_turn_and_have_no_divergence(states, streams):
+    for k in (0, 3, 7):
+        J = slopes(states, streams.fields[:, :, k])
+        size = np.sqrt((J**2).sum(axis=(1, 2)).mean())
+        assert np.abs(np.trace(J, axis1=1, axis2=2)).mean() < 0.03 * size
+        assert np.sqrt(((J - J.swapaxes(1, 2)) ** 2).sum(axis=(1, 2)).mean()) > 0.5 * size
+
+
+def test_the_smoothest_fields_are_rotations_of_space(states, streams):
+    """One in the plane, three in space; none is constant or the gradient of a harmonic function."""
+    d = states.dimension
+    free = d * (d - 1) // 2
+    assert (streams.penalty[:free] < 1e-6 * streams.penalty[free]).all()
+    for k in range(free):
+        w = streams.fields[:, :, k].T
+        M, rest, *_ = np.linalg.lstsq(np.c_[states.points, np.ones(len(w))], w, rcond=None)
+        assert rest.sum() < 1e-10 * (w**2).sum()
+        np.testing.assert_allclose(M[:d] + M[:d].T, 0, atol=1e-5 * np.abs(M).max())
+
+
+def test_coefficients_of_a_field(states, streams):
+    a = np.zeros(streams.penalty.size)
+    a[:4] = [1.0, -0.5, 0.2, 0.1]
+    w = 2.0**2 * np.einsum("dnk,k->nd", streams.fields, a)
+    np.testing.assert_allclose(streams.coefficients(w, states.volumes, 2.0), a, atol=6e-3)
+
+
+def test_displacements(states):
+    i, j = states.graph.sources(), states.graph.indices
+    for c, values in enumerate(displacements(states.graph)):
+        np.testing.assert_allclose(values, states.points[j, c] - states.points[i, c])
+
+
+def test_reading_is_exact_for_a_linear_drift(states, streams):
+    """A chain with (I − εH)⁻¹(I + εW) = exp(εA) is read as A: here a damped rotation of the first two coordinates."""
+    d, eps = states.dimension, 0.15
+    A = -np.eye(d)
+    A[0, 1], A[1, 0] = -2.0, 2.0
+    E = expm(eps * A)
+    h = 1 / np.diag(E)
+    W = (h[:, None] * E - np.eye(d)) / eps
+    np.testing.assert_allclose(W, -W.T, atol=1e-12)
+    x = states.points
+    l = 0.5 * (x**2 @ ((1 - h) / eps))
+    noise = np.full(len(x), 0.6)
+    dynamics = Dynamics(eps, noise, (l,), (np.ones(len(x)),))
+    ordering, rotation = read_general(states, dynamics, x @ W.T, streams)
+    np.testing.assert_allclose(states.derivatives(ordering)[0] + rotation, x @ A.T, atol=1e-3)
+    M = np.linalg.lstsq(np.c_[x, np.ones(len(x))], rotation, rcond=None)[0][:d].T  # about the middle of the states
+    np.testing.assert_allclose(M, 0.5 * (A - A.T), atol=1e-3)
+    assert states.start @ ordering == pytest.approx(0, abs=1e-12)
+
+
+def test_no_stream_functions_where_there_is_no_plane():
+    line = States.design(np.random.default_rng(0).uniform(-1, 1, (200, 1)), 0.05, [0.0])
+    assert StreamFunctions.on(line, coarse=False) is None
+    X = od.datasets.sphere(400, random_state=0).X
+    assert StreamFunctions.on(States.design(X, 0.25, X[0], dimension=2), coarse=False) is None
+
+
+def test_strengths_of_the_largest_evidence(rng):
+    """Of coefficients of which only some are there, the others are sent to 0; of nothing, all are."""
+    K, m = 12, 500.0
+    penalty = np.r_[0.0, np.full(K - 1, 1e6)]
+    block = ParameterBlock("rotation", np.ones((5, K)), penalty=penalty, lower=((np.eye(K), 1e-5),))
+    S = 400.0 * np.eye(K)
+    b = S @ np.r_[1.0, np.zeros(K - 1)] + 20 * rng.standard_normal(K)
+    first = np.array([1e-8, 1e-5])
+    strengths, nats = best_strengths(block, b, S, m, first)
+    assert nats > 100
+    assert strengths[0] * 1e6 * 2 * m > 100  # the rough ones are held at 0
+    assert strengths[1] * 2 * m < 100  # the first is not
+    _, nothing = best_strengths(block, np.zeros(K), S, m, first)
+    assert nothing < 0.5
+
+
+@pytest.fixture(scope="module")
+def turning():
+    data = od.datasets.turning(700, random_state=0)
+    model = od.SnapshotSDE(data.start, noise="constant", solver=od.Solver(n_starts=1)).fit(data.X, data.times)
+    return data, model
+
+
+def test_a_turning_process_is_found(turning):
+    data, model = turning
+    error = np.linalg.norm(model.drift_ - data.drift) / np.linalg.norm(data.drift)
+    assert error < 0.15
+    assert model.noise_[0] == pytest.approx(0.6, rel=0.1)
+    assert model.rotation_nats_ > 100
+    M = np.linalg.lstsq(np.c_[data.X, np.ones(700)], model.rotation_, rcond=None)[0][:2].T
+    np.testing.assert_allclose(M, [[0, -2], [2, 0]], atol=0.2)
+    assert np.mean(np.abs(model.drift_ - data.drift) < 3 * model.drift_std_) > 0.8
+    assert (model.rotation_std_ > 0).all()
+    assert (model.rotation_std_ < 1).mean() > 0.9
+    assert model.check_.trusted
+    assert "the drift turns" in model.summary()
+    assert 0.6 < model.rotation_share() < 0.95
+
+
+def test_what_turns_can_be_predicted_saved_and_simulated(turning, tmp_path):
+    data, model = turning
+    model.save(tmp_path / "model.npz")
+    other = od.load(tmp_path / "model.npz")
+    new = data.X[:20] + 0.01
+    for name in ("predict_drift", "predict_rotation", "predict"):
+        np.testing.assert_allclose(getattr(other, name)(new), getattr(model, name)(new))
+    np.testing.assert_allclose(model.predict_drift(data.X), model.drift_, atol=1e-10)
+    np.testing.assert_allclose(other.score_samples(data.X, data.times), model.score_samples(data.X, data.times))
+    np.testing.assert_array_equal(other.rotation_, model.rotation_)
+    assert other.summary() == model.summary()
+    times, paths = other.simulate(2000, horizon=1.0, random_state=0)
+    expected = expm(times[-1] * np.array([[-1.0, -2.0], [2.0, -1.0]])) @ data.start
+    np.testing.assert_allclose(paths[:, -1].mean(axis=0), expected, atol=0.12)
+    fates = model.fate_probabilities(
+        {"left": lambda x: x[:, 0] < -0.7, "down": lambda x: (x[:, 1] < -0.7) & (x[:, 0] > -0.7)}, data.X[:5]
+    )
+    np.testing.assert_allclose(fates.sum(axis=1), 1.0)
+
+
+def test_a_gradient_is_not_taken_for_a_rotation():
+    data = od.datasets.double_well(400, random_state=1)
+    settings = {"noise": "constant", "solver": od.Solver(n_starts=1)}
+    model = od.SnapshotSDE(data.start, **settings).fit(data.X, data.times)
+    assert not model.rotation_.any()
+    assert not model.rotation_std_.any()
+    assert model.rotation_nats_ < 3
+    assert "Rotation: none" in model.summary()
+    assert np.isfinite(log_evidence(model._result.solution))
+
+
+def test_where_nothing_can_turn_general_says_so():
+    data = od.datasets.sphere(300, random_state=0)
+    with pytest.raises(ValueError, match="2 or 3 flat dimensions"):
+        od.SnapshotSDE(data.start, drift="general").fit(data.X, data.times)
+    with pytest.raises(ValueError, match="drift"):
+        od.SnapshotSDE(data.start, drift="curl").fit(data.X, data.times)
+    with pytest.raises(ValueError, match="beside an ordering"):
+        od.SnapshotSDE(data.start, drift="general", learn=("noise",)).fit(data.X, data.times)
