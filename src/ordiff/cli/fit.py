@@ -61,12 +61,13 @@ def run(options: argparse.Namespace) -> int:
     refuse_overwriting(options.out, FILES, options.force)
     samples = read_samples(options, times_required=True)
     notes = list(samples.notes)
+    estimator = make_estimator(samples.start, options)
     try_writing(options.out)
     checkpoint = options.out / CHECKPOINT
     if not options.resume:
         checkpoint.unlink(missing_ok=True)
     with collect_warnings(notes):
-        model = make_estimator(samples.start, options).fit(samples.X, samples.times, checkpoint=checkpoint)
+        model = estimator.fit(samples.X, samples.times, checkpoint=checkpoint)
     if model.interrupted_:
         notes.append("Interrupted: the results are those of the best so far.")
     with results_in(options.out) as folder:
