@@ -11,7 +11,7 @@ from ordiff.learning.evidence import log_evidence
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.parameters import ParameterBlock
 from ordiff.learning.rotation import StreamFunctions, displacements, read_general
-from ordiff.learning.smoothing import best_strengths, strength_bounds
+from ordiff.learning.smoothing import best_strengths
 from ordiff.states import States
 
 SPACING = {2: 0.15, 3: 0.32}
@@ -102,12 +102,11 @@ def test_strengths_of_the_largest_evidence(rng):
     S = 400.0 * np.eye(K)
     b = S @ np.r_[1.0, np.zeros(K - 1)] + 20 * rng.standard_normal(K)
     first = np.array([1e-8, 1e-5])
-    least, most = strength_bounds(block)
-    strengths, nats = best_strengths(block.forms, b, S, m, first, least, most)
+    strengths, nats = best_strengths(block, b, S, m, first)
     assert nats > 100
     assert strengths[0] * 1e6 * 2 * m > 100  # the rough ones are held at 0
     assert strengths[1] * 2 * m < 100  # the first is not
-    _, nothing = best_strengths(block.forms, np.zeros(K), S, m, first, least, most)
+    _, nothing = best_strengths(block, np.zeros(K), S, m, first)
     assert nothing < 0.5
 
 

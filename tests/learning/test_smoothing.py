@@ -129,18 +129,19 @@ def test_penalties_are_the_second_derivative_of_roughness(parameters, rng, monke
     np.testing.assert_allclose(penalty_matrix(mixed, A0), np.diag(matrix), rtol=1e-14)
 
 
-def test_a_noise_without_evidence_becomes_constant(rng):
-    """The level of the noise has no prior; the rest takes the strengths of the largest evidence."""
-    B = np.diag([0.0, 1.0, 1.0, 1.0])
-    block = ParameterBlock("noise", rng.normal(size=(20, 4)), penalty=np.array([0.0, 1.0, 10.0, 100.0]),
-                           strength=1e-6, lower=((B, 1e-3),))  # fmt: skip
+def test_strengths_of_several_penalties_on_the_same_coefficients(rng):
+    """λ_j ← (λ_j tr(S⁺A_j) − 2mλ_j tr(H⁻¹A_j)) / (2m aᵀA_j a), S = Σ λ_j A_j."""
+    root = rng.standard_normal((3, 3))
+    B = root @ root.T
+    block = ParameterBlock("noise", rng.normal(size=(20, 3)), penalty=np.array([0.0, 2.0, 3.0]), strength=0.5,
+                           lower=((B, 0.3),))  # fmt: skip
     parameters = Parameters((block,), Dynamics(0.1, np.ones(20), (np.ones(20),), (np.ones(20),)))
-    S = 1e-6 * np.diag(block.penalty) + 1e-3 * B
-    np.testing.assert_allclose(penalty_matrix(parameters, np.zeros(4)), 2 * S, rtol=1e-12)
-    C = np.linalg.inv(M * (2 * np.eye(4) + 2 * S))
-    constant, varied = (
-        updated_strengths(parameters, np.array(a), C, M, (True,)).blocks[0].lower[0][1]
-        for a in ([3.0, 0.0, 0.0, 0.0], [3.0, 1.0, -1.0, 1.0])
-    )
-    assert constant == pytest.approx(100)  # the most
-    assert varied < 1
+    a = 0.1 * rng.normal(size=3)
+    A = np.diag(block.penalty)
+    S = 0.5 * A + 0.3 * B
+    C = np.linalg.inv(M * (2 * np.eye(3) + 2 * S))
+    np.testing.assert_allclose(penalty_matrix(parameters, a), 2 * S, rtol=1e-12)
+    new = updated_strengths(parameters, a, C, M, (True,)).blocks[0]
+    for wanted, strength, Q in ((new.strength, 0.5, A), (new.lower[0][1], 0.3, B)):
+        used = strength * np.trace(np.linalg.inv(S) @ Q) - 2 * strength * M * np.trace(C @ Q)
+        assert wanted == pytest.approx(np.clip(used / (2 * M * a @ Q @ a), strength / 30, strength * 30), rel=1e-9)

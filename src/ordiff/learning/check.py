@@ -232,8 +232,8 @@ def _of_the_step(result: FitResult) -> list[str]:
         return []
     eps = result.chain.dynamics.eps
     return [
-        f"a shorter step would change the ordering by about {100 * result.step_change:.0f}%: the step of {eps:.3g} is too "
-        f"long for how fast the drift changes. Give Solver(eps={eps / 2:.3g}) or less."
+        f"a shorter step would change the ordering by about {100 * result.step_change:.0f}%: the step of {eps:.3g} is "
+        f"too long for how fast the drift changes. Give Solver(eps={eps / 2:.3g}) or less."
     ]
 
 
