@@ -139,7 +139,7 @@ def test_the_layout_keeps_neighbours_together(rng):
         assert np.median(abs(rows - layout.indices.astype(int))) < 250
 
 
-@pytest.mark.parametrize(("n", "visits"), [(5, 30_000), (30, 30_000), (30, 100)], ids=["lists", "wide", "graph"])
+@pytest.mark.parametrize(("n", "visits"), [(5, 50_000), (30, 50_000), (30, 100)], ids=["lists", "wide", "graph"])
 def test_approximate_recall(n, visits, monkeypatch):
     pytest.importorskip("faiss")
     monkeypatch.setattr(search, "_GRAPH_VISITS", visits)
@@ -156,7 +156,7 @@ def test_approximate_recall(n, visits, monkeypatch):
     assert pickle.loads(pickle.dumps(graph)).recall_ == graph.recall_
 
 
-@pytest.mark.parametrize("visits", [30_000, 100], ids=["lists", "graph"])
+@pytest.mark.parametrize("visits", [50_000, 100], ids=["lists", "graph"])
 def test_approximate_search_has_the_same_bits_on_any_number_of_threads(visits, rng, set_threads, monkeypatch):
     faiss = pytest.importorskip("faiss")
     monkeypatch.setattr(search, "_GRAPH_VISITS", visits)
