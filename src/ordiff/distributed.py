@@ -115,6 +115,14 @@ def _submit(client: Any, function: Callable[..., Any], *arguments: Any, **option
         return client.submit(function, *arguments, pure=False, **options)
 
 
+def _map(client: Any, function: Callable[..., Any], *arguments: Sequence[Any], **options: Any) -> list[Any]:
+    """The function of each block."""
+    import dask
+
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+        return list(client.map(function, *arguments, pure=False, **options))
+
+
 def _gather(client: Any, futures: Sequence[Any]) -> list[Any]:
     with _told():
         return list(client.gather(list(futures)))
@@ -133,7 +141,7 @@ class DistributedGraph:
 
     def __init__(self, client: Any, k: int, blocks: Sequence[Any]) -> None:
         self.client, self.k, self.blocks = client, k, tuple(blocks)
-        found = _gather(client, [_submit(client, _shape, block) for block in blocks])
+        found = _gather(client, _map(client, _shape, blocks))
         self.own = tuple(own for own, _, _ in found)
         self.ids = tuple(ids for _, ids, _ in found)
         self.n_coordinates = int(found[0][2])
@@ -215,7 +223,7 @@ def build_graph(
     for c, others in enumerate(asked):
         for other in others:
             found[c] = _submit(client, _blocks.with_cell, found[c], points[other], cells, other)
-    return DistributedGraph(client, k, [_submit(client, GraphBlock.of, f) for f in found])
+    return DistributedGraph(client, k, _map(client, GraphBlock.of, found))
 
 
 def _row_chunks(X: Any) -> list[tuple[int, Any]]:
@@ -275,8 +283,8 @@ def operator(
         )
         for block, ids in zip(graph.blocks, graph.ids, strict=True)
     ]
-    _warn_of_step(kernel, graph, eps, _gather(graph.client, [_submit(graph.client, _second, pair) for pair in made]))
-    op = DistributedOperator(graph, [_submit(graph.client, _first, pair) for pair in made], eps, q, kernel)
+    _warn_of_step(kernel, graph, eps, _gather(graph.client, _map(graph.client, _second, made)))
+    op = DistributedOperator(graph, _map(graph.client, _first, made), eps, q, kernel)
     op._undirected = lambda: operator(kernel.undirected(), graph, eps, q, alpha, weight, self_weight)
     return op
 
@@ -299,7 +307,7 @@ def _density(kernel: Kernel, graph: DistributedGraph, density: ArrayLike | str |
     if d is None:
         raise ValueError('density="knn" in blocks needs the dimension of the data: give Kernel(..., dimension=d).')
     k = min(_DENSITY_NEIGHBORS, graph.k)
-    parts = _gather(graph.client, [_submit(graph.client, GraphBlock.radius, block, k) for block in graph.blocks])
+    parts = _gather(graph.client, _map(graph.client, GraphBlock.radius, graph.blocks, k=k))
     return ball_density(_validation.apart(graph.gathered(parts), k, "density is infinite"), k, graph.n_points, d)
 
 
@@ -330,12 +338,14 @@ class DistributedOperator(MarkovChain):
         assert self._undirected is not None
         return self._undirected()
 
+    def _each(self, function: Callable[..., Any], *arguments: Sequence[Any], blocks: Any = None, **options: Any) -> Any:
+        """The function of each block and of its part of the arguments."""
+        client = self.graph.client
+        blocks = self.blocks if blocks is None else blocks
+        return _gather(client, _map(client, function, blocks, *arguments, **options))
+
     def _by_rows(self, method: Callable[..., Array], f: Array) -> Array:
-        graph = self.graph
-        futures = [
-            _submit(graph.client, method, block, f[ids]) for block, ids in zip(self.blocks, graph.ids, strict=True)
-        ]
-        return graph.gathered(_gather(graph.client, futures)).reshape(f.shape)
+        return self.graph.gathered(self._each(method, [f[ids] for ids in self.graph.ids])).reshape(f.shape)
 
     def _pull(self, f: Array) -> Array:
         return self._by_rows(OperatorBlock.pull, f)
@@ -345,48 +355,37 @@ class DistributedOperator(MarkovChain):
 
     def _push(self, mass: Array) -> Array:
         graph, many = self.graph, mass.reshape(len(mass), -1)
-        futures = [
-            _submit(graph.client, OperatorBlock.push, block, many[ids[:own]], len(ids))
-            for block, ids, own in zip(self.blocks, graph.ids, graph.own, strict=True)
-        ]
+        inside = [many[ids[:own]] for ids, own in zip(graph.ids, graph.own, strict=True)]
+        parts = self._each(OperatorBlock.push, inside, [len(ids) for ids in graph.ids])
         out = np.zeros_like(many)
-        for ids, part in zip(graph.ids, _gather(graph.client, futures), strict=True):
+        for ids, part in zip(graph.ids, parts, strict=True):
             out[ids] += part
         return out.reshape(mass.shape)
 
     @cached_property
     def moving(self) -> Array:
         """The probability to leave each sample in a step, (m,)."""
-        futures = [_submit(self.graph.client, OperatorBlock.moving, block) for block in self.blocks]
-        return self.graph.gathered(_gather(self.graph.client, futures))
+        return self.graph.gathered(self._each(OperatorBlock.moving))
 
     def groups(self, total: int) -> NDArray[np.intp]:
         """The samples in about so many groups of near ones, numbered from 0, (m,)."""
         graph = self.graph
         counts = [max(1, total * own // graph.n_points) for own in graph.own]
         first = np.concatenate([[0], np.cumsum(counts)[:-1]])
-        futures = [
-            _submit(graph.client, GraphBlock.aggregates, *pair) for pair in zip(graph.blocks, counts, strict=True)
-        ]
-        parts = zip(first, _gather(graph.client, futures), strict=True)
+        parts = zip(first, self._each(GraphBlock.aggregates, counts, blocks=graph.blocks), strict=True)
         return graph.gathered([a + part for a, part in parts]).astype(np.intp)
 
     def block_inverse(self, free: NDArray[np.bool_]) -> Callable[[Array, bool], Array]:
         """An approximate solution of (I − Q) x = b, (m,), or of its transpose, within each block by itself."""
-        graph, own = self.graph, [ids[:n] for ids, n in zip(self.graph.ids, self.graph.own, strict=True)]
-        systems = [
-            _submit(graph.client, OperatorBlock.own_system, *pair)
-            for pair in zip(self.blocks, [free[ids] for ids in own], strict=True)
-        ]
+        graph = self.graph
+        own = [ids[:n] for ids, n in zip(graph.ids, graph.own, strict=True)]
+        inside = [ids[free[ids]] for ids in own]
+        systems = _map(graph.client, OperatorBlock.own_system, self.blocks, [free[ids] for ids in own])
 
         def inverse(b: Array, transposed: bool) -> Array:
-            inside = [ids[free[ids]] for ids in own]
-            futures = [
-                _submit(graph.client, OwnSystem.apply, system, b[ids], transposed)
-                for system, ids in zip(systems, inside, strict=True)
-            ]
             out = np.zeros_like(b)
-            for ids, part in zip(inside, _gather(graph.client, futures), strict=True):
+            parts = self._each(OwnSystem.apply, [b[ids] for ids in inside], blocks=systems, transposed=transposed)
+            for ids, part in zip(inside, parts, strict=True):
                 out[ids] = part
             return out
 
@@ -394,12 +393,7 @@ class DistributedOperator(MarkovChain):
 
     def between_groups(self, label: NDArray[np.intp], count: int) -> sp.csr_array:
         """Σ P_ij over i and j ≠ i of each pair of groups, (count, count); label: (m,), −1 for no group."""
-        graph = self.graph
-        futures = [
-            _submit(graph.client, OperatorBlock.coarse, block, label[ids], count)
-            for block, ids in zip(self.blocks, graph.ids, strict=True)
-        ]
-        parts = _gather(graph.client, futures)
+        parts = self._each(OperatorBlock.coarse, [label[ids] for ids in self.graph.ids], count=count)
         return sp.csr_array(sum(parts[1:], start=parts[0]))
 
     def __repr__(self) -> str:
