@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _blocks, _validation
 from ordiff._block_passage import fate_probabilities, stationary
-from ordiff._blocks import BlockPoints, Cells, GraphBlock, OperatorBlock, OwnSystem, StepSummary
+from ordiff._blocks import Cells, GraphBlock, OperatorBlock, OwnSystem, StepSummary
 from ordiff._validation import Array
 from ordiff.geometry import ball_density
 from ordiff.graph import NeighborGraph
@@ -217,7 +218,9 @@ def build_graph(
     cells = Cells.split(sample, count)
     first = np.concatenate([[0], np.cumsum([size for size, _ in chunks])]).tolist()
     split = [_submit(client, _blocks.pieces, x, first[i], cells) for i, x in enumerate(futures)]
-    points = [_submit(client, _joined, c, *split) for c in range(count)]
+    # piece by piece, so that no worker gets the chunks whole
+    parts = [_map(client, getitem, [one] * count, range(count)) for one in split]
+    points = [_submit(client, _blocks.joined, *cell) for cell in zip(*parts, strict=True)]
     found = [_submit(client, _blocks.own_candidates, one, k) for one in points]
     asked = _gather(client, [_submit(client, _blocks.cells_to_search, f, cells, c) for c, f in enumerate(found)])
     for c, others in enumerate(asked):
@@ -241,10 +244,6 @@ def _row_chunks(X: Any) -> list[tuple[int, Any]]:
 def _sample(X: Array, share: float, seed: list[int]) -> Array:
     size = min(len(X), int(np.ceil(share * len(X))))
     return _validation.points(X, minimum=1)[np.random.default_rng(seed).choice(len(X), size, replace=False)]
-
-
-def _joined(cell: int, *chunks: list[BlockPoints]) -> BlockPoints:
-    return _blocks.joined(*(pieces[cell] for pieces in chunks))
 
 
 # --------------------------------------------------------------------------------------------------- operator
