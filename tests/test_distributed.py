@@ -119,6 +119,18 @@ def test_a_worker_that_is_killed_changes_nothing(client, pair, rng):
     np.testing.assert_allclose(blocks.backward(f, 5), local.backward(f, 5), rtol=0, atol=1e-12)
 
 
+def test_a_scheduler_that_is_gone_is_told():
+    from dask.distributed import Client, LocalCluster
+
+    options = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(**options) as cluster, Client(cluster, set_as_default=False) as client:
+        x = np.linspace(0, 1, 100)[:, None]
+        graph = distributed.build_graph(da.from_array(x), 20, n_blocks=1, client=client)
+        op = distributed.operator(od.Kernel(dimension=1), graph, 0.001)
+    with pytest.raises(ConnectionError, match="the Dask scheduler is gone"):
+        op.backward(x[:, 0])
+
+
 def test_orderings_of_all_forms(graph, X, rng):
     f, exact = rng.normal(size=2000), od.NeighborGraph.build(X, k=K)
     turning = np.stack([-X[:, 1], X[:, 0]], axis=1)

@@ -42,6 +42,8 @@ __all__ = ["DistributedGraph", "DistributedOperator", "build_graph", "fate_proba
 _BLOCK_POINTS, _SAMPLE = 100_000, 50_000
 # Neighbours behind density="knn", as for a graph in memory.
 _DENSITY_NEIGHBORS = 12
+# Parts of functions are sent as arguments of tasks, of any size: what is scattered is lost with its worker.
+_NO_WARNING = {"distributed.admin.large-graph-warning-threshold": "1TB"}
 # Packages whose versions on the workers must be those of the client.
 _PACKAGES = ("ordiff", "numpy", "scipy", "numba", "scikit-learn", "dask", "distributed")
 
@@ -97,11 +99,12 @@ def check_versions(here: dict[str, str], workers: dict[str, dict[str, str]]) -> 
 def _told() -> Iterator[None]:
     """A scheduler that is gone, in words."""
     from dask.distributed import CancelledError
+    from distributed.client import ClosedClientError
     from distributed.comm import CommClosedError
 
     try:
         yield
-    except (CancelledError, CommClosedError, OSError) as error:
+    except (CancelledError, ClosedClientError, CommClosedError) as error:
         raise ConnectionError(
             f"the Dask scheduler is gone ({type(error).__name__}): what was on its workers is lost. Connect to another "
             "and build the graph again."
@@ -111,8 +114,7 @@ def _told() -> Iterator[None]:
 def _submit(client: Any, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     import dask
 
-    # parts of functions are sent as arguments, not scattered: what is scattered is lost with its worker
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+    with _told(), dask.config.set(_NO_WARNING):
         return client.submit(function, *arguments, pure=False, **options)
 
 
@@ -120,7 +122,7 @@ def _map(client: Any, function: Callable[..., Any], *arguments: Sequence[Any], *
     """The function of each block."""
     import dask
 
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+    with _told(), dask.config.set(_NO_WARNING):
         return list(client.map(function, *arguments, pure=False, **options))
 
 
