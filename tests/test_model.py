@@ -89,7 +89,8 @@ def test_noise_that_changes_within_a_step() -> None:
     X = od.datasets.simulate(lambda x: np.full_like(x, 2.0), noise, [0.0], times, random_state=1)
     model = SnapshotSDE([0.0], solver=Solver(eps=0.3)).fit(X, times)
     inside = (X[:, 0] > 0.5) & (X[:, 0] < 5)
-    ahead = np.log(model._process.dynamics.noise / model._process.noise)[model.states_.nearest(X)]
+    chain = model._process
+    ahead = (np.log(chain.dynamics.noise / chain.noise) + chain.log_noise_shift)[model.states_.nearest(X)]
     np.testing.assert_allclose(ahead[inside].mean(), 0.037, atol=0.02)
     assert abs(np.log(model.noise_ / noise(X))[inside].mean()) < 0.03
 

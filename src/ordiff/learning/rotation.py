@@ -25,7 +25,7 @@ from ordiff.graph import NeighborGraph
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
 from ordiff.learning.optimise import Evaluations, PenalisedLikelihood
 from ordiff.learning.parameters import ParameterBlock, Parameters
-from ordiff.learning.smoothing import FIRST_ROTATION, best_strengths
+from ordiff.learning.smoothing import FIRST_ROTATION, best_strengths, strength_bounds
 from ordiff.learning.splines import MOST_DIMENSIONS, SplineBasis
 from ordiff.learning.tensor import pairs_of, products
 from ordiff.states import States
@@ -195,7 +195,8 @@ def score_test(problem: PenalisedLikelihood, a: Array, evaluations: Evaluations)
     H = m * free.curvature(free.information(a), a)
     slope = -m * evaluations(problem, a)[1][part]
     S = H[part, part] - H[part][:, others] @ np.linalg.solve(H[np.ix_(others, others)], H[others][:, part])
-    strengths, nats = best_strengths(block, slope, 0.5 * (S + S.T), m, FIRST_ROTATION)
+    bounds = strength_bounds(block)
+    strengths, nats = best_strengths(block.forms, slope, 0.5 * (S + S.T), m, FIRST_ROTATION, *bounds)
     return nats, with_strengths(problem, strengths)
 
 

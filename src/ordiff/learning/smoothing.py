@@ -4,8 +4,8 @@ With H = m(F + 2λA) the posterior precision of the coefficients, Fellner–Scha
 
     λ ← (rank A − 2λm tr(H⁻¹A)) / (2m aᵀA a)
 
-With several penalties on the same coefficients, S = Σ λ_j A_j, the rank is λ_j tr(S⁺A_j) for each of them.
-A rotation, whose prior is proper, takes the strengths of the largest evidence at once: see `best_strengths`.
+A rotation, and the noise but for its level, whose priors are proper, have two penalties each, and take the strengths of
+the largest evidence at once: see `best_strengths`. So a rotation can vanish, and the noise become constant.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _LARGEST_CHANGE, _SMALLEST_CHANGE = 30.0, 0.05
 # Strengths of a rotation's roughness and of its |Dw|²: to begin with, and the least and the most.
 FIRST_ROTATION = np.array([1e-8, 1e-5])
 _LEAST_ROTATION, _MOST_ROTATION = np.array([1e-13, 1e-9]), np.array([1e-3, 1e-1])
+# The same of the noise's roughness and its |D log ρ|².
+_LEAST_NOISE, _MOST_NOISE = np.array([1e-13, 1e-6]), np.array([1e-3, 1e2])
 
 
 def penalty_matrix(parameters: Parameters, a: Array) -> Array:
@@ -75,8 +77,8 @@ def updated_strengths(
     assert covariance is not None
     p, m, changed, blocks = parameters, n_samples, False, []
     for block, part, free in zip(p.blocks, p.slices, auto, strict=True):
-        if free and block.target == "rotation":
-            new = _rotation_strengths(block, a[part], covariance[part, part], m)
+        if free and block.lower:
+            new = _evident_strengths(block, a[part], covariance[part, part], m)
             old = np.array([block.strength, *(strength for _, strength in block.lower)])
             changed |= bool((np.abs(np.log(new / old)) > 3 * _SMALLEST_CHANGE).any())
             block = block.with_strengths(new)
@@ -86,10 +88,7 @@ def updated_strengths(
             wanted = max(used, 0.1) / (2 * m * max(roughness, 1e-300))
             wanted = float(np.clip(wanted, block.strength / _LARGEST_CHANGE, block.strength * _LARGEST_CHANGE))
             changed |= abs(np.log(wanted / block.strength)) > _SMALLEST_CHANGE
-            lower = _lower_strengths(block, a[part], covariance[part, part], m)
-            pairs = zip(lower, block.lower, strict=True)
-            changed |= any(abs(np.log(new / old)) > _SMALLEST_CHANGE for (_, new), (_, old) in pairs)
-            block = replace(block, strength=wanted, lower=lower)
+            block = replace(block, strength=wanted)
         blocks.append(block)
     return replace(p, blocks=tuple(blocks)) if changed else p
 
@@ -98,37 +97,46 @@ def _roughness_of(block: ParameterBlock, a: Array, noise: Array, C: Array) -> tu
     """The rank of A, aᵀA a and tr(C A) of one block."""
     if block.relative is None:
         A = block.penalty
-        rank = float(np.count_nonzero(A))
-        if block.lower:
-            rank = float(np.diag(_prior_inverse(block)) @ A) * block.strength
-        return rank, block.roughness(a)[0], float(np.diag(C) @ A)
+        return float(np.count_nonzero(A)), block.roughness(a)[0], float(np.diag(C) @ A)
     J = block.relative.relative_rows(noise)
     y = J @ a
     return float(a.size - block.relative.n_free), float(y @ y), float(np.einsum("rk,kl,rl->", J, C, J, optimize=True))
 
 
-def _rotation_strengths(block: ParameterBlock, a: Array, C: Array, m: float) -> Array:
+def _evident_strengths(block: ParameterBlock, a: Array, C: Array, m: float) -> Array:
     """The strengths of the largest evidence, at an optimum a with the posterior covariance C."""
     old = np.array([block.strength, *(strength for _, strength in block.lower)])
-    precision = np.linalg.inv(C)
-    S = precision - 2 * m * sum(s * A for s, A in zip(old, block.forms, strict=True))
-    new, _ = best_strengths(block, precision @ a, 0.5 * (S + S.T), m, old)
+    first = 1 if block.positive else 0  # the level of the noise has no prior
+    forms = [A[first:, first:] for A in block.forms]
+    precision = np.linalg.inv(C[first:, first:])
+    S = precision - 2 * m * sum(s * A for s, A in zip(old, forms, strict=True))
+    least, most = strength_bounds(block)
+    new, _ = best_strengths(forms, precision @ a[first:], 0.5 * (S + S.T), m, old, least, most)
     return np.maximum(new, old / _LARGEST_CHANGE)
 
 
-def best_strengths(block: ParameterBlock, h: Array, S: Array, m: float, first: Array) -> tuple[Array, float]:
+def strength_bounds(block: ParameterBlock) -> tuple[Array, Array]:
+    """The least and the most strengths of a block with two penalties."""
+    if block.positive:
+        return _LEAST_NOISE, _MOST_NOISE
+    return _LEAST_ROTATION, np.minimum(_MOST_ROTATION, [np.inf, block.most_lower])
+
+
+def best_strengths(
+    forms: list[Array], h: Array, S: Array, m: float, first: Array, least: Array, most: Array
+) -> tuple[Array, float]:
     """The strengths λ that maximise the evidence of coefficients with the log likelihood hᵀb − ½bᵀS b,
 
         ½ hᵀ(S + P)⁻¹h − ½ log det(S + P) + ½ log det P,     P = 2m Σ λ_j A_j,
 
-    and that evidence against b = 0, in nats. The search begins with the strengths ``first``.
+    and that evidence against b = 0, in nats. The search begins with the strengths ``first``, and with the most.
     """
     from scipy.optimize import minimize
 
-    least, most = np.log(_LEAST_ROTATION), np.log(np.minimum(_MOST_ROTATION, [np.inf, block.most_lower]))
+    low, high = np.log(least), np.log(most)
 
     def loss(logs: Array) -> float:
-        P = 2 * m * sum(np.exp(x) * A for x, A in zip(np.clip(logs, least, most), block.forms, strict=True))
+        P = 2 * m * sum(np.exp(x) * A for x, A in zip(np.clip(logs, low, high), forms, strict=True))
         try:
             factor = cho_factor(S + P)
         except np.linalg.LinAlgError:
@@ -136,24 +144,10 @@ def best_strengths(block: ParameterBlock, h: Array, S: Array, m: float, first: A
         gain = 0.5 * float(h @ cho_solve(factor, h))
         return float(np.log(np.diag(factor[0])).sum() - 0.5 * np.linalg.slogdet(P)[1] - gain)
 
-    options = {"maxiter": 200, "xatol": 0.1, "fatol": 0.05, "initial_simplex": np.log(first) + 3 * np.eye(3, 2, k=-1)}
-    best = minimize(loss, np.log(first), method="Nelder-Mead", options=options)
-    return np.exp(np.clip(best.x, least, most)), -float(best.fun)
-
-
-def _prior_inverse(block: ParameterBlock) -> Array:
-    """The pseudo-inverse of the prior precision λA + Σ λ_j A_j, (K, K)."""
-    precision = np.diag(block.strength * block.penalty) + sum(s * A for A, s in block.lower)
-    return np.asarray(np.linalg.pinv(precision, hermitian=True, rcond=1e-14), dtype=np.float64)
-
-
-def _lower_strengths(block: ParameterBlock, a: Array, C: Array, m: float) -> tuple[tuple[Array, float], ...]:
-    """One Fellner–Schall update of the strengths of several penalties on the same coefficients."""
-    if not block.lower:
-        return ()
-    inverse, out = _prior_inverse(block), []
-    for A, strength in block.lower:
-        used = strength * float(np.sum(inverse * A)) - 2 * strength * m * float(np.sum(C * A))
-        wanted = max(used, 1e-2) / (2 * m * max(float(a @ A @ a), 1e-300))
-        out.append((A, float(np.clip(wanted, strength / _LARGEST_CHANGE, min(strength * _LARGEST_CHANGE, 1e4)))))
-    return tuple(out)
+    found = []
+    for start in (np.log(first), high):
+        simplex = start + (3 if start is not high else -3) * np.eye(3, 2, k=-1)
+        options = {"maxiter": 200, "xatol": 0.1, "fatol": 0.05, "initial_simplex": simplex}
+        found.append(minimize(loss, start, method="Nelder-Mead", options=options))
+    best = min(found, key=lambda one: one.fun)
+    return np.exp(np.clip(best.x, low, high)), -float(best.fun)

@@ -46,8 +46,7 @@ def extrapolated(
     """
     problem, a = solution.problem, solution.a
     parameters = replace(problem.parameters, base=replace(problem.parameters.base, eps=2 * chain.dynamics.eps))
-    slope = evaluations(problem, a)[1]
-    twice = replace(problem, likelihood=likelihood, parameters=parameters, slope=slope)
+    twice = replace(problem, likelihood=likelihood, parameters=parameters, slope=solution.gradient)
     a, _ = minimise(twice, a, problem.curvature(solution.fisher, a), evaluations.aside(), _ITERATIONS, tol)
     coarser = read(parameters.dynamics(a))
     by_ordering = chain.ordering - coarser.ordering
