@@ -6,10 +6,13 @@ import argparse
 from types import ModuleType
 
 import ordiff
-from ordiff.cli import demo, fit, reproduce, tune
+from ordiff.cli import check, demo, fates, fit, predict, profile, reproduce, simulate, tune
 
 # A command is a module with HELP, EXAMPLE, add_options(parser) and run(options).
-COMMANDS: dict[str, ModuleType] = {"fit": fit, "tune": tune, "demo": demo, "reproduce": reproduce}
+COMMANDS: dict[str, ModuleType] = {
+    "fit": fit, "check": check, "fates": fates, "simulate": simulate, "predict": predict, "profile": profile,
+    "tune": tune, "demo": demo, "reproduce": reproduce,
+}  # fmt: skip
 
 
 def make_parser() -> argparse.ArgumentParser:
