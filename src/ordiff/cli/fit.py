@@ -113,7 +113,7 @@ def write_results(
     from ordiff import plot, report
 
     prepared = samples.preparation
-    units = {"length": prepared.length, "time": prepared.time}
+    units: dict[str, Any] = {"length": prepared.length, "time": prepared.time}
     model.save(folder / "model.npz")
     prepared.save(folder / PREPARATION, len(samples.X))
     write_csv(folder / "results.csv", _columns(model, samples))

@@ -44,7 +44,11 @@ class Embedding:
             return cls.of(X, names)
         if n > 2:
             return cls.of(X)
-        return cls(-mean / scale, np.diag(scale)[:, :2] if n == 2 else scale * np.eye(1, 2), (*names, "")[:2])
+        return cls(
+            -mean / scale,
+            np.diag(scale)[:, :2] if n == 2 else scale * np.eye(1, 2),
+            (names[0], names[1] if n == 2 else ""),
+        )
 
     def points(self, X: Array) -> Array:
         """Points (p, n) to (p, 2)."""
