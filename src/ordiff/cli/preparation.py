@@ -102,7 +102,7 @@ class Preparation:
                 arrays["start_mass"] = mass
         meta = {"kind": _KIND, "format": _FORMAT, "columns": list(self.columns), "length": self.length,
                 "time": self.time}  # fmt: skip
-        _archive.write(path, meta, arrays)
+        _archive.write(path, meta, {name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
     @classmethod
     def load(cls, path: Path) -> Preparation:
