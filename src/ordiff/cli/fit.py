@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ordiff.model import SnapshotSDE
 
 HELP = "learn drift and noise from a table of samples and their times"
+USAGE = "ordiff fit FILE --times COLUMN [options]"
 EXAMPLE = "ordiff fit cells.csv --times hours --pca 5 --out cells"
 # Beside the results while a fit runs: what was learned so far.
 CHECKPOINT = "checkpoint.npz"
@@ -66,12 +67,13 @@ def run(options: argparse.Namespace) -> int:
     refuse_overwriting(options.out, FILES, options.force)
     samples = read_samples(options, times_required=True)
     notes = list(samples.notes)
+    estimator = make_estimator(samples, options)
     try_writing(options.out)
     checkpoint = options.out / CHECKPOINT
     if not options.resume:
         checkpoint.unlink(missing_ok=True)
     with collect_warnings(notes):
-        model = make_estimator(samples, options).fit(samples.X, samples.times, checkpoint=checkpoint)
+        model = estimator.fit(samples.X, samples.times, checkpoint=checkpoint)
     if model.interrupted_:
         notes.append("Interrupted: the results are those of the best so far.")
     with results_in(options.out) as folder:

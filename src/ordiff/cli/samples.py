@@ -14,6 +14,8 @@ from ordiff.cli.preparation import Preparation
 from ordiff.cli.readers import read_table
 from ordiff.cli.tables import DataTable, enumerate_names
 
+# Names of a column of times that are a unit, which labels then have.
+_UNIT_WORDS = {"seconds", "minutes", "min", "hour", "hours", "day", "days", "weeks"}
 # More coordinates than this, and the notes advise principal components.
 _MANY_COLUMNS = 30
 
@@ -65,6 +67,11 @@ def read_samples(options: argparse.Namespace, *, times_required: bool) -> Sample
     if times is not None and options.start.startswith("time") and times.min() != 0:
         notes.append(f"Times are counted from the earliest, {times.min():g}.")
         times = times - times.min()
+    if isinstance(start, np.ndarray) and start.dtype.kind == "b" and start.sum() == 1:
+        notes.append(
+            f"The start is the earliest sample alone, row {rows[start][0]}: if the process began elsewhere, give the "
+            "point by --start x,y,..., which is then at time 0."
+        )
     preparation = _completed(preparation, options, rows, times, start, unit)
     return Samples(X, times, start, horizon, tuple(notes), preparation)
 
@@ -91,7 +98,7 @@ def _prepare(x: Array, columns: tuple[str, ...], options: argparse.Namespace) ->
     if options.standardize:
         scaler = StandardScaler().fit(x)
         mean, scale = scaler.mean_, scaler.scale_
-        notes.append("Columns were standardised; drift and noise are given in their units.")
+        notes.append("Columns were standardised: this summary is in standard deviations of each, results.csv in its units.")
     if options.pca is None:
         if len(columns) > _MANY_COLUMNS:
             notes.append(f"{len(columns)} columns are used as they are: --pca N is faster, and often better.")
@@ -109,7 +116,8 @@ def _completed(
 ) -> Preparation:
     from dataclasses import replace
 
-    length, time = getattr(options, "length", ""), getattr(options, "time", "") or unit
+    named = next((name for name in (options.times or "").split() if name.lower() in _UNIT_WORDS), "")
+    length, time = getattr(options, "length", ""), getattr(options, "time", "") or unit or named
     return replace(preparation, rows=rows, times=times, start=start, length=length, time=time)
 
 
