@@ -27,7 +27,11 @@ def summary(model: Any, length: str = "", time: str = "") -> str:
         + (f"learned in {model._data.X.shape[1]} components of them, " if model.coordinates_.reduced else "")
         + f"horizon {model.horizon_:.4g}{T}.",
         model._process.describe(T),
-        f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g}{per_root_time}"
+        (
+            f"Noise: {middle:.4g}{per_root_time}, the same everywhere"
+            if high - low <= 1e-9 * high
+            else f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g}{per_root_time}"
+        )
         + (
             f"; its level is known to ±{200 * spread:.0f}% (two standard deviations)."
             if spread > 0 and model.check_.trusted

@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,13 @@ from ordiff import _validation
 from ordiff._signals import deferred_interrupts
 from ordiff._validation import Array
 from ordiff.plot import BLUE, RED, Embedding, running, samples_of, units
-from ordiff.plot.binning import grid_arrows, loss_range
+from ordiff.plot.binning import axis_scales, grid_arrows, loss_range
 from ordiff.plot.curves import is_constant
 from ordiff.plot.fields import rotation_share
 from ordiff.plot.style import drift_unit, noise_unit
 
 if TYPE_CHECKING:
+    from ordiff.learning.check import Moment
     from ordiff.model import SnapshotSDE
 
 # At most so many points are drawn; above the second number the browser draws them by WebGL.
@@ -84,6 +86,7 @@ def write(
     time: str = "",
     truth: dict[str, ArrayLike] | None = None,
     embedding: Embedding | None = None,
+    moments: Sequence[Moment] | None = None,
     notes: str = "",
     random_state: int = 0,
 ) -> Path:
@@ -91,7 +94,8 @@ def write(
 
     truth: true values at the samples, of "ordering" (0 at the start), "noise" or both. embedding: where samples are
     drawn (`ordiff.plot.Embedding`). length, time: the units of the coordinates and of the times, for labels. notes:
-    more text. Of more than 20,000 samples, 20,000 are drawn, chosen at random.
+    more text. moments: the table of the check, when not in the model's units. Of more than 20,000 samples, 20,000 are
+    drawn, chosen at random.
     """
     require()
     m, truth = len(model.ordering_), truth or {}
@@ -105,11 +109,12 @@ def write(
         figures.append(_noise(model, rows, truth.get("noise"), units(noise_unit(length, time))))
     if "ordering" in truth:
         figures.append(_truth(model, rows, _validation.nodes(truth["ordering"], m, "truth")))
-    figures += [_check(model, time), _history(model)]
+    table = model.check_.table if moments is None else moments
+    figures += [_check(table, time), _history(model)]
     summary = "\n".join(text for text in (model.summary(length, time), notes) if text)
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(_page(title, model, summary, figures, length, time), encoding="utf-8")
+    partial.write_text(_page(title, model, summary, figures, table, length, time), encoding="utf-8")
     partial.replace(path)
     return path
 
@@ -157,7 +162,9 @@ summary {{ cursor: pointer; }}
 """
 
 
-def _page(title: str, model: SnapshotSDE, summary: str, figures: list[Any], length: str, time: str) -> str:
+def _page(
+    title: str, model: SnapshotSDE, summary: str, figures: list[Any], moments: Sequence[Moment], length: str, time: str
+) -> str:  # fmt: skip
     """The HTML; plotly's code is in it once, before the first figure."""
     parts = [
         figure.to_html(full_html=False, include_plotlyjs=k == 0, default_width="100%", config={"displaylogo": False})
@@ -167,7 +174,7 @@ def _page(title: str, model: SnapshotSDE, summary: str, figures: list[Any], leng
         title=html.escape(title),
         check=_verdict(model),
         settings=_table(_settings(model, length, time)),
-        moments=_table(_moments(model)),
+        moments=_table(_moments(moments)),
         summary=html.escape(summary),
         json=json.dumps(numbers(model), indent=1, allow_nan=False).replace("<", "\\u003c"),
         figures="\n".join(f"<section>{part}</section>" for part in parts),
@@ -208,8 +215,8 @@ def _settings(model: SnapshotSDE, length: str, time: str) -> list[list[Any]]:
     ]
 
 
-def _moments(model: SnapshotSDE) -> list[list[Any]]:
-    rows = [[row.time, row.n, row.name, row.observed, row.predicted, row.z] for row in model.check_.table]
+def _moments(table: Sequence[Moment]) -> list[list[Any]]:
+    rows = [[row.time, row.n, row.name, row.observed, row.predicted, row.z] for row in table]
     return [["time", "samples", "moment", "observed", "predicted", "z"], *rows]
 
 
@@ -263,8 +270,7 @@ def _map(model: SnapshotSDE, rows: Any, times: Array | None, length: str, time: 
         xaxis_title=embedding.names[0].replace("$", ""), yaxis_title=embedding.names[1].replace("$", ""),
         updatemenus=[{"buttons": buttons, "x": 1.0, "xanchor": "right", "y": 1.12, "showactive": True}],
     )  # fmt: skip
-    low, high = (np.quantile(Y, q, axis=0) for q in (0.01, 0.99))
-    if 0.2 < (high - low)[0] / max((high - low)[1], 1e-300) < 5:  # the same scale, where that fits a screen
+    if (axis_scales(Y) == 1).all() and X.shape[1] > 1:  # the same scale, where that fits a screen
         figure.update_yaxes(scaleanchor="x", scaleratio=1)
     return figure
 
@@ -360,9 +366,9 @@ def _truth(model: SnapshotSDE, rows: Any, true: Array) -> Any:
     return figure
 
 
-def _check(model: SnapshotSDE, time: str) -> Any:
+def _check(table: Sequence[Moment], time: str) -> Any:
     """z of all moments that were compared, against the time."""
-    go, table = require(), model.check_.table
+    go = require()
     at = [0.0 if math.isnan(row.time) else row.time for row in table]
     figure = go.Figure(go.Scatter(
         x=at, y=[row.z for row in table], mode="markers", marker={"color": BLUE, "size": 7},

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ordiff.cli.output import NOT_TRUSTED, print_written, refuse_overwriting, results_in, write_csv
 from ordiff.cli.saved import add_model_options, read_model
 
 if TYPE_CHECKING:
-    from ordiff.model import SnapshotSDE
+    from ordiff.learning.check import Moment
 
 HELP = "say whether a fitted model can be trusted: what it predicts per time, beside what was observed"
 EXAMPLE = "ordiff check fit"
@@ -30,34 +30,26 @@ def run(options: argparse.Namespace) -> int:
 
         plot.require()
         refuse_overwriting(options.out, FILES, options.force)
-    table = columns(model, preparation.names)
+    moments = preparation.moments(model)
+    table = columns(moments)
     if not options.quiet:
         print(model.summary(preparation.length, preparation.time))
-        if preparation.standardised:
-            print("Columns were standardised: moments are in units of each column's standard deviation.")
         print_table(table)
     if options.out is not None:
         with results_in(options.out) as folder:
             write_csv(folder / "check.csv", table)
-            plot.check(model, time=preparation.time, names=preparation.names).savefig(folder / "check.png")
+            plot.check(model, time=preparation.time, moments=moments).savefig(folder / "check.png")
         if not options.quiet:
             print_written(options.out, FILES)
     return 0 if model.check_.trusted else NOT_TRUSTED
 
 
-def columns(model: SnapshotSDE, names: tuple[str, ...]) -> dict[str, Any]:
-    """The table of the check, a row a moment; coordinates by their names."""
-    rows = model.check_.table
-
-    def named(text: str) -> str:
-        if model.coordinates_.forward is not None:
-            return text
-        return re.sub(r"\bx(\d+)\b", lambda found: names[int(found[1]) - 1], text)
-
+def columns(rows: Sequence[Moment]) -> dict[str, Any]:
+    """The table of the check, a row a moment."""
     return {
-        "time": [row.time for row in rows], "samples": [row.n for row in rows],
-        "moment": [named(row.name) for row in rows], "observed": [row.observed for row in rows],
-        "predicted": [row.predicted for row in rows], "z": [row.z for row in rows],
+        "time": [row.time for row in rows], "samples": [row.n for row in rows], "moment": [row.name for row in rows],
+        "observed": [row.observed for row in rows], "predicted": [row.predicted for row in rows],
+        "z": [row.z for row in rows],
     }  # fmt: skip
 
 

@@ -121,13 +121,14 @@ def write_results(
     write_csv(folder / "results.csv", _columns(model, samples))
     write_text(folder / "summary.txt", [model.summary(**units), *notes])
     at = plot.Embedding.prepared(samples.X, prepared.labels, prepared.mean, prepared.scale)
+    moments = prepared.moments(model)
     plot.overview(model, times=samples.middle_times, embedding=at, **units).savefig(folder / "overview.png")
     plot.drift(model, **units, embedding=at).figure.savefig(folder / "drift.png")
     plot.noise(model, **units).figure.savefig(folder / "noise.png")
-    plot.check(model, time=prepared.time, names=prepared.names).savefig(folder / "check.png")
+    plot.check(model, time=prepared.time, moments=moments).savefig(folder / "check.png")
     report.write(
         model, folder / "report.html", times=samples.middle_times, title=f"Dynamics of {options.file.name}",
-        embedding=at, notes="\n".join(notes), random_state=options.seed, **units,
+        embedding=at, moments=moments, notes="\n".join(notes), random_state=options.seed, **units,
     )  # fmt: skip
 
 

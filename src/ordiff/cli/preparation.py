@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ordiff import _archive
 from ordiff._archive import ArraySpec, one_of
 from ordiff._validation import Array
+
+if TYPE_CHECKING:
+    from ordiff.learning.check import Moment
+    from ordiff.model import SnapshotSDE
 
 FILE = "preparation.npz"
 _KIND, _FORMAT = "ordiff.preparation", 1
@@ -81,6 +86,23 @@ class Preparation:
     def drift(self, v: Array, name: str = "drift") -> dict[str, Array]:
         """The drift as columns of a table."""
         return {f"{name}_{one}": column for one, column in zip(self.names, self.vectors(v).T, strict=True)}
+
+    def moments(self, model: SnapshotSDE) -> tuple[Moment, ...]:
+        """The table of a model's check under the names of the columns and in their units, where it is of single
+        coordinates."""
+        if model.coordinates_.forward is not None:
+            return model.check_.table
+        return tuple(map(self._moment, model.check_.table))
+
+    def _moment(self, row: Moment) -> Moment:
+        at = [int(k) - 1 for k in re.findall(r"\bx(\d+)\b", row.name)]
+        name = re.sub(r"\bx(\d+)\b", lambda found: self.names[int(found[1]) - 1], row.name)
+        if not at or self.components is not None:
+            return replace(row, name=name)
+        is_mean = name.startswith("mean")
+        factor = float(self.scale[at[0]] * (1.0 if is_mean else self.scale[at[-1]]))
+        shift = float(self.mean[at[0]]) if is_mean else 0.0
+        return replace(row, name=name, observed=shift + factor * row.observed, predicted=shift + factor * row.predicted)
 
     def sample_numbers(self, m: int) -> Any:
         """The row of the table, from 0, that each of m samples was."""

@@ -98,7 +98,9 @@ def _prepare(x: Array, columns: tuple[str, ...], options: argparse.Namespace) ->
     if options.standardize:
         scaler = StandardScaler().fit(x)
         mean, scale = scaler.mean_, scaler.scale_
-        notes.append("Columns were standardised: this summary is in standard deviations of each, results.csv in its units.")
+        notes.append(
+            "Columns were standardised: this summary is in standard deviations of each, results.csv in its units."
+        )
     if options.pca is None:
         if len(columns) > _MANY_COLUMNS:
             notes.append(f"{len(columns)} columns are used as they are: --pca N is faster, and often better.")

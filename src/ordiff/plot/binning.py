@@ -23,17 +23,28 @@ def cells(Y: Array, W: Array, bins: int) -> tuple[tuple[Array, Array], Array, An
     return (x, y), mean.reshape(bins, bins, 2), count.reshape(bins, bins)
 
 
+def axis_scales(Y: Array) -> Array:
+    """By how much two coordinates are to be divided for lengths on a screen, (2,): by nothing, unless one of them
+    spreads more than five times as far as the other."""
+    spread = np.ptp(np.quantile(Y, [0.01, 0.99], axis=0), axis=0)
+    if not spread.min() > 0 or spread.max() <= 5 * spread.min():
+        return np.ones(2)
+    return np.asarray(spread / spread.mean())
+
+
 def grid_arrows(Y: Array, W: Array, bins: int) -> tuple[Array, Array, float, float]:
     """Mean vectors of W at the grid's cells that hold samples.
 
-    Returns their positions (p, 2), the vectors (p, 2), the size that nearly all stay below, and the width of a cell.
+    Returns their positions (p, 2), the vectors (p, 2), the size that nearly all stay below, and the width of a cell;
+    both in units of `axis_scales`.
     """
+    scale = axis_scales(Y)
     centres, mean, count = cells(Y, W, bins)
     occupied = count >= min(2, count.max())
     at = np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1)[occupied]
     vectors = mean[occupied]
-    longest = float(np.quantile(np.linalg.norm(vectors, axis=1), 0.95)) or 1.0
-    width = float(np.mean([np.ptp(c) for c in centres])) / bins
+    longest = float(np.quantile(np.linalg.norm(vectors / scale, axis=1), 0.95)) or 1.0
+    width = float(np.mean([np.ptp(c) / s for c, s in zip(centres, scale, strict=True)])) / bins
     return at, vectors, longest, width
 
 

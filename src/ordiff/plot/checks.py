@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,27 +20,26 @@ if TYPE_CHECKING:
 _LIMIT = 4.0
 
 
-def check(model: SnapshotSDE, *, time: str = "", names: tuple[str, ...] | None = None) -> Figure:
+def check(model: SnapshotSDE, *, time: str = "", moments: Sequence[Moment] | None = None) -> Figure:
     """Means and standard deviations at the times of the samples, observed and predicted, and the z of all moments.
 
-    names: of the coordinates, in place of x1, x2 and so on.
+    moments: the table of the check, when not as the model has it, but in other units or under other names.
     """
-    table = model.check_.table
+    table = model.check_.table if moments is None else moments
     means = [name for name in dict.fromkeys(row.name for row in table) if name.startswith("mean")]
     columns = len(means) + 1
     figure = new_figure(2.9 * columns + 1.2, 5.6 if means else 3.6)
     panels = figure.subplots(2 if means else 1, columns, squeeze=False)
-    renamed = names if model.coordinates_.forward is None else None
     for k, name in enumerate(means):
         what = name.removeprefix("mean of ")
-        _compare(panels[0, k], [row for row in table if row.name == name], f"mean of {_named(what, renamed)}", time)
+        _compare(panels[0, k], [row for row in table if row.name == name], name, time)
         rows = [row for row in table if row.name == f"variance of {what}"]
-        _compare(panels[1, k], rows, f"standard deviation of {_named(what, renamed)}", time, root=True)
+        _compare(panels[1, k], rows, f"standard deviation of {what}", time, root=True)
     check_scores(model, panels[0, -1], time=time)
     for ax in panels[1:, -1]:
         ax.axis("off")
     if means:
-        panels[0, 0].legend(fontsize=7, frameon=False)
+        panels[1, -1].legend(*panels[0, 0].get_legend_handles_labels(), loc="center", frameon=False)
     verdict = "passed" if model.check_.trusted else "NOT TRUSTED: " + model.check_.reasons[0]
     figure.suptitle(
         textwrap.fill(f"Check: {verdict}", 34 * columns), fontsize=10, color="k" if model.check_.trusted else RED
@@ -87,12 +86,6 @@ def _times(rows: list[Moment], ax: Any) -> Any:
     if at.size and np.isnan(at).all():
         ax.set_xticks([0.0], ["all times"])
     return np.nan_to_num(at)
-
-
-def _named(text: str, names: tuple[str, ...] | None) -> str:
-    if names is None:
-        return text
-    return re.sub(r"\bx(\d+)\b", lambda found: names[int(found[1]) - 1], text)
 
 
 def shortened(text: str, most: int = 140) -> str:

@@ -45,7 +45,10 @@ def noise(
     if truth is not None:
         line = running(x, _validation.nodes(truth, len(x), "truth"))
         ax.plot(*line, color=RED, lw=1.6, ls="--", label="truth")
-    ax.set(xlabel=xlabel, ylabel=f"noise ρ{units(noise_unit(length, time))}", ylim=(0, None))
+    top = 1.15 * float(max(np.quantile(model.noise_, 0.995), middle.max()))  # not the range of one outlier
+    if truth is not None:
+        top = max(top, 1.05 * float(line[1].max()))
+    ax.set(xlabel=xlabel, ylabel=f"noise ρ{units(noise_unit(length, time))}", ylim=(0, top))
     ax.legend(fontsize=7, frameon=False)
     return ax
 

@@ -11,7 +11,7 @@ from ordiff import _validation
 from ordiff._validation import Array
 from ordiff.fields import velocity
 from ordiff.operator import MarkovOperator
-from ordiff.plot.binning import cells, grid_arrows
+from ordiff.plot.binning import axis_scales, cells, grid_arrows
 from ordiff.plot.embedding import Embedding, samples_of
 from ordiff.plot.style import BLUE, ORANGE, RED, SEQUENTIAL, axes_or_new, drift_unit, marker_size, units
 
@@ -135,6 +135,8 @@ def _arrows(ax: Any, Y: Array, W: Array, bins: int, colour: str, unit: str) -> N
     edge = {} if colour == "k" else {"edgecolor": "k", "linewidth": 0.4}
     ax.quiver(*at.T, *vectors.T, color=colour, angles="xy", scale_units="xy", scale=longest / (1.7 * width),
               width=0.0045 if edge else 0.0035, zorder=3, **edge)  # fmt: skip
+    if (axis_scales(Y) != 1).any():  # no length fits both axes
+        return
     ax.annotate(f"longest arrows {longest:.2g} {unit}".rstrip(), (0.98, 0.02), xycoords="axes fraction", ha="right",
                 fontsize=7, bbox={"facecolor": "w", "alpha": 0.8, "lw": 0, "pad": 1.5}, zorder=4)  # fmt: skip
 

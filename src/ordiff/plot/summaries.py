@@ -43,7 +43,8 @@ def overview(
         axes[0, 1].set_title("learned drift", fontsize=10)
     else:
         drift(model, axes[0, 2], colour="w", samples=False, length=length, time=time, embedding=at)
-        axes[0, 2].set_title("learned potential and drift", fontsize=10)
+        turns = ", which also turns" if model.rotation_.any() else ""
+        axes[0, 2].set_title(f"learned potential and drift{turns}", fontsize=10)
     unit = units(noise_unit(length, time))
     if is_constant(model):
         noise(model, axes[1, 0], length=length, time=time)
