@@ -21,7 +21,7 @@ from ordiff._signals import deferred_interrupts
 from ordiff._validation import Array
 from ordiff.plot import BLUE, RED, Embedding, running, samples_of, units
 from ordiff.plot.binning import axis_scales, grid_arrows, loss_range
-from ordiff.plot.curves import is_constant
+from ordiff.plot.curves import is_constant, loss_label
 from ordiff.plot.fields import rotation_share
 from ordiff.plot.style import drift_unit, noise_unit
 
@@ -389,7 +389,7 @@ def _history(model: SnapshotSDE) -> Any:
     figure = require().Figure(require().Scatter(y=_rounded(loss), mode="lines+markers", line={"color": BLUE}))
     figure.update_layout(
         title=f"Fit: {model.n_iter_} evaluations, {'converged' if model.converged_ else 'NOT converged'}",
-        xaxis_title="evaluation", yaxis_title="loss (nats per sample)", height=380, template="plotly_white",
+        xaxis_title="evaluation", yaxis_title=loss_label(model), height=380, template="plotly_white",
     )  # fmt: skip
     if loss.size:
         figure.update_yaxes(range=loss_range(loss))

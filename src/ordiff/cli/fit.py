@@ -74,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
         checkpoint.unlink(missing_ok=True)
     with collect_warnings(notes):
         model = estimator.fit(samples.X, samples.times, checkpoint=checkpoint)
+    notes = [note for note in notes if "this fit is not trusted" not in note]  # the summary opens with it
     if model.interrupted_:
         notes.append("Interrupted: the results are those of the best so far.")
     with results_in(options.out) as folder:

@@ -75,7 +75,7 @@ def _compare(ax: Any, rows: list[Moment], label: str, time: str, root: bool = Fa
     order = np.argsort(at)
     ax.plot(at[order], predicted[order], "-", color=RED, lw=1.6, label="predicted", marker="_", ms=9)
     spans = np.maximum([observed - low, high - observed], 0.0)
-    ax.errorbar(at, observed, spans, fmt="o", ms=4, color=BLUE, elinewidth=1.2, label="observed, ±2 errors")
+    ax.errorbar(at, observed, spans, fmt="o", ms=4, color=BLUE, elinewidth=1.2, label="observed, ±2 standard errors")
     ax.set(xlabel=f"time{units(time)}", ylabel=label)
     ax.margins(y=0.15)
 

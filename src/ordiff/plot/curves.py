@@ -84,12 +84,17 @@ def _one_noise(model: SnapshotSDE, ax: Any, truth: ArrayLike | None, unit: str) 
     return ax
 
 
+def loss_label(model: SnapshotSDE) -> str:
+    """What the optimiser minimised, in words."""
+    return "loss (nats per sample)" if hasattr(model, "states_") else "misfit of the moments"
+
+
 def history(model: SnapshotSDE, ax: Any = None) -> Any:
     """The loss over the evaluations. It jumps where states or smoothness are chosen anew; steps of a line search that
     went far are left out. Returns the Axes."""
     ax = axes_or_new(ax, 5.2, 3.6)
     loss = np.asarray(model.history_, dtype=np.float64)
-    ax.set(xlabel="evaluation", ylabel="loss (nats per sample)")
+    ax.set(xlabel="evaluation", ylabel=loss_label(model))
     if loss.size:
         low, high = loss_range(loss)
         shown = np.where(loss <= high, loss, np.nan)

@@ -202,4 +202,6 @@ def _contours(ax: Any, model: SnapshotSDE, embedding: Embedding, levels: int) ->
 
 def _cell_means(ax: Any, Y: Array, values: Array) -> Any:
     (x, y), mean, count = cells(Y, np.repeat(values[:, None], 2, axis=1), 40)
-    return ax.pcolormesh(x, y, np.ma.masked_where(count == 0, mean[..., 0]).T, cmap="cividis", rasterized=True)
+    shown = np.ma.masked_where(count == 0, mean[..., 0])
+    low, high = np.quantile(shown.compressed(), [0.01, 0.99])  # not the range of one outlier
+    return ax.pcolormesh(x, y, shown.T, cmap="cividis", vmin=low, vmax=high, rasterized=True)
