@@ -47,6 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--states", choices=("designed", "samples"), default="designed", help="default: %(default)s")
     parser.add_argument("--dimension", type=int, metavar="D", help="intrinsic dimension (default: from the data)")
+    parser.add_argument("--max-states", type=int, metavar="N", help="most designed states (default: 4000)")
     parser.add_argument("--smooth-ordering", type=float, metavar="S", help="strength (default: by empirical Bayes)")
     parser.add_argument("--smooth-noise", type=float, metavar="S", help="strength (default: by empirical Bayes)")
     parser.add_argument("--max-iter", type=int, default=300, metavar="N", help="most iterations (default: %(default)s)")
@@ -95,12 +96,17 @@ def make_estimator(samples: Samples, options: argparse.Namespace) -> SnapshotSDE
     from ordiff.learning.settings import STATES, Smoothness, Solver, TimeDensity
     from ordiff.model import SnapshotSDE
 
+    where: dict[str, Any] = {"dimension": options.dimension}
+    if options.max_states is not None:
+        if options.states != "designed":
+            raise ValueError("--max-states is for designed states.")
+        where["max_states"] = options.max_states
     strengths = {"ordering": options.smooth_ordering, "noise": options.smooth_noise}
     return SnapshotSDE(
         samples.start,
         drift=options.drift,
         noise=options.noise,
-        states=STATES[options.states](dimension=options.dimension),
+        states=STATES[options.states](**where),
         times=None if samples.horizon is None else TimeDensity("uniform", samples.horizon),
         smoothness=Smoothness(**{name: value for name, value in strengths.items() if value is not None}),
         solver=Solver(eps="auto" if options.eps is None else options.eps, max_iter=options.max_iter),

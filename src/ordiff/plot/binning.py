@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.ndimage import median_filter
 
 from ordiff._validation import Array
 
@@ -52,6 +53,13 @@ def running(x: Array, *values: Array, bins: int = 30) -> list[Array]:
     """Medians of x and of each of ``values`` over groups of samples that are neighbours in x."""
     groups = np.array_split(np.argsort(x), max(1, min(bins, len(x) // 5)))
     return [np.array([np.median(v[rows]) for rows in groups]) for v in (x, *values)]
+
+
+def without_spikes(loss: Array) -> Array:
+    """The losses of a fit, NaN where a step of a line search went far: well above those around it."""
+    around = median_filter(np.nan_to_num(loss, nan=np.inf), size=5, mode="nearest")
+    low, high = np.nanmin(loss), np.nanquantile(loss, 0.9)
+    return np.where(loss <= around + 0.03 * (high - low) + 1e-12, loss, np.nan)
 
 
 def loss_range(loss: Array) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ordiff import _validation
 from ordiff._validation import Array
-from ordiff.plot.binning import loss_range, running
+from ordiff.plot.binning import loss_range, running, without_spikes
 from ordiff.plot.style import BLUE, RED, axes_or_new, marker_size, noise_unit, units
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ def history(model: SnapshotSDE, ax: Any = None) -> Any:
     ax.set(xlabel="evaluation", ylabel=loss_label(model))
     if loss.size:
         low, high = loss_range(loss)
-        shown = np.where(loss <= high, loss, np.nan)
-        ax.plot(np.arange(1, len(loss) + 1), shown, ".-", color=BLUE, lw=1, ms=3)
+        shown = np.flatnonzero(without_spikes(loss) <= high)
+        ax.plot(shown + 1, loss[shown], ".-", color=BLUE, lw=1, ms=3)
         ax.set_ylim(low, high)
     ax.set_title(f"{len(loss)} evaluations, {'converged' if model.converged_ else 'NOT converged'}", fontsize=10)
     ax.grid(alpha=0.3)

@@ -43,7 +43,7 @@ def field(
     finite = v[np.isfinite(v)]
     low, high = np.quantile(finite, [0.005, 0.995]) if finite.size else (0.0, 1.0)  # not the range of one outlier
     if X.shape[1] == 1:
-        return _against(ax, embedding, embedding.points(X)[:, 0], v, label or name.replace("_", " "), title)
+        return _against(ax, data, embedding, v, label or name.replace("_", " "), title)
     dots = ax.scatter(*embedding.points(X).T, c=v, s=marker_size(len(X)), cmap=cmap, vmin=low, vmax=high, linewidths=0,
                       rasterized=True)  # fmt: skip
     ax.figure.colorbar(dots, ax=ax, label=label or name.replace("_", " "))
@@ -53,9 +53,13 @@ def field(
     return ax
 
 
-def _against(ax: Any, embedding: Embedding, x: Array, values: Array, label: str, title: str = "") -> Any:
-    """Values over the only coordinate."""
-    ax.plot(x, values, ".", ms=3, color=BLUE, alpha=0.5, rasterized=True)
+def _against(ax: Any, data: Any, embedding: Embedding, values: Array, label: str, title: str = "") -> Any:
+    """Values at the samples over their only coordinate, with a line at the start."""
+    if hasattr(data, "start_points_"):
+        start = np.average(embedding.points(data.start_points_)[:, 0], weights=data.start_weights_)
+        ax.axvline(start, color=RED, lw=1, ls=":", label="start")
+        ax.legend(fontsize=7, loc="best", framealpha=0.7)
+    ax.plot(embedding.points(samples_of(data))[:, 0], values, ".", ms=3, color=BLUE, alpha=0.5, rasterized=True)
     embedding.label(ax)
     ax.set(ylabel=label)
     ax.set_title(title, fontsize=10)
@@ -64,11 +68,12 @@ def _against(ax: Any, embedding: Embedding, x: Array, values: Array, label: str,
 
 def mark_start(ax: Any, model: Any, embedding: Embedding) -> None:
     """A star where the process of a model starts; of several points at their mean."""
-    if not hasattr(model, "start_points_"):
+    if not hasattr(model, "start_points_") or any(line.get_gid() == "start" for line in ax.lines):
         return
     points, weights = embedding.points(model.start_points_), model.start_weights_
     label = "start" if len(points) == 1 else f"start (mean of {len(points)})"
-    ax.plot(*np.average(points, axis=0, weights=weights), "*", color=RED, ms=12, mec="w", zorder=5, label=label)
+    ax.plot(*np.average(points, axis=0, weights=weights), "*", color=RED, ms=12, mec="w", zorder=5, label=label,
+            gid="start")  # fmt: skip
     ax.legend(fontsize=7, loc="best", framealpha=0.7)
 
 
@@ -99,7 +104,7 @@ def drift(
     Y, W = embedding.points(X), embedding.vectors(V)
     if X.shape[1] == 1:
         ax.axhline(0, color="0.7", lw=0.8)
-        return _against(ax, embedding, Y[:, 0], W[:, 0], f"drift{units(drift_unit(length, time))}")
+        return _against(ax, model, embedding, W[:, 0], f"drift{units(drift_unit(length, time))}")
     if samples:
         ax.scatter(*Y.T, s=marker_size(len(Y)), color="0.8", linewidths=0, zorder=0, rasterized=True)
     if kind == "streamlines":
@@ -152,12 +157,13 @@ def landscape(
     X = samples_of(model)
     embedding = embedding or Embedding.of(X)
     if X.shape[1] == 1:
-        return _against(ax, embedding, embedding.points(X)[:, 0], -model.ordering_, f"potential −l{units(unit)}")
+        return _against(ax, model, embedding, -model.ordering_, f"potential −l{units(unit)}")
     if X.shape[1] == 2 and model.states_.points.shape[1] == 2:
         potential = _contours(ax, model, embedding, levels)
     else:
         potential = _cell_means(ax, embedding.points(X), -model.ordering_)
     ax.figure.colorbar(potential, ax=ax, label=f"potential −l{units(unit)}")
+    mark_start(ax, model, embedding)
     embedding.label(ax)
     return ax
 
