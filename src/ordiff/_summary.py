@@ -46,7 +46,8 @@ def summary(model: Any, length: str = "", time: str = "") -> str:
         + ("converged." if model.converged_ else "NOT converged."),
     ]
     if model.unreached_.size:
-        lines.append(f"The process does not reach {model.unreached_.size} samples, of index {_some(model.unreached_)}.")
+        n = model.unreached_.size
+        lines.append(f"The process does not reach {n} sample{'s' if n > 1 else ''}: {_some(model.unreached_)}.")
     if model.early_.size:
         lines.append(f"Samples seen before the first step, and not used: {model.early_.size}.")
     return "\n".join(lines)

@@ -23,7 +23,7 @@ def test_fit_writes_everything_and_nothing_else(fitted, data):
     np.testing.assert_allclose([float(row["ordering"]) for row in rows], model.ordering_, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose([float(row["drift_b"]) for row in rows], model.drift_[:, 1], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose([float(row["time"]) for row in rows], data.times, rtol=1e-6)
-    assert (fitted / "summary.txt").read_text().startswith(model.summary())
+    assert (fitted / "summary.txt").read_text().startswith(model.summary(time="hours"))  # by the name of the column
     assert (fitted / "overview.png").read_bytes().startswith(b"\x89PNG")
     found = re.search(r'id="summary">(.*?)</script>', (fitted / "report.html").read_text(), re.S)
     assert json.loads(found[1])["loss"] == model.loss_
