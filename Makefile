@@ -6,13 +6,14 @@ READY := $(VENV)/.ready
 
 SINGLE_CELL := .venv-single-cell
 LOWEST := .venv-lowest
+WHEEL := .venv-wheel
 # the lowest versions have no wheels for Python 3.13 and later
 LOWEST_READY := $(shell $(PYTHON) -c 'import sys; print("$(LOWEST)/.ready" if sys.version_info < (3, 13) else "")')
 
 # a worker a core, each with one thread (tests/conftest.py)
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
 
-.PHONY: setup demo test test-quick test-lowest test-interpreted test-single-cell test-browser check lint bench attack docs clean warm
+.PHONY: setup demo test test-quick test-lowest test-interpreted test-single-cell test-browser test-wheel dist check lint bench attack docs clean warm
 
 setup: $(READY)  ## the environment, with all extras
 
@@ -75,6 +76,19 @@ test-browser: setup  ## the report in a headless browser: installs Debian's chro
 		$$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 	ORDIFF_NEEDS_BROWSER=1 $(BIN)/python -m pytest tests/test_report.py -k browser
 
+dist: setup  ## sdist and wheel in dist/
+	@rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+
+test-wheel: dist  ## the wheel with its core dependencies alone, in an environment made for it (a few minutes)
+	@rm -rf $(WHEEL)
+	@$(PYTHON) -m venv $(WHEEL)
+	@echo "Setting up $(WHEEL) ..."
+	@$(WHEEL)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
+	cd $(WHEEL) && bin/python ../tests/wheel.py ../README.md
+	@$(WHEEL)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt matplotlib plotly
+	cd $(WHEEL) && bin/ordiff demo --quick --quiet
+
 bench: setup  ## the tables of benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.run
 
@@ -86,4 +100,4 @@ docs: setup  ## HTML in docs/_build
 	@echo "Wrote docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) $(SINGLE_CELL) $(LOWEST) docs/_build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba_cache
+	rm -rf $(VENV) $(SINGLE_CELL) $(LOWEST) $(WHEEL) dist docs/_build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba_cache

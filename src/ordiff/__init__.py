@@ -30,7 +30,7 @@ from ordiff.states import States
 from ordiff.topology import cyclic_hint
 
 if TYPE_CHECKING:
-    from ordiff import single_cell
+    from ordiff import plot, single_cell
     from ordiff.model import SnapshotSDE, load
 
 __version__ = "0.1.0"
@@ -41,18 +41,19 @@ __all__ = [
     "ReactiveFlux", "ResolutionError", "SampleStates", "Smoothness", "SnapshotSDE", "SolveError", "Solver", "States",
     "SuperGaussian", "TangentSpaces", "TimeDensity", "balanced_density", "committor", "cyclic_hint", "datasets",
     "eigenbasis", "expected_occupancy", "fate_probabilities", "first_passage_time", "geodesic_order", "kernel_density",
-    "knn_density", "length_scale", "load", "local_moments", "mean_curvature", "reactive_flux", "richardson",
+    "knn_density", "length_scale", "load", "local_moments", "mean_curvature", "plot", "reactive_flux", "richardson",
     "single_cell", "smooth", "smooth_basis", "stationary", "strang", "terminal_sets", "threshold_graph", "tuning",
     "velocity",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """What is imported when it is first asked for: the estimator, as scikit-learn takes long, and `single_cell`."""
-    if name in ("single_cell", "SnapshotSDE", "load"):
+    """What is imported when it is first asked for: the estimator, as scikit-learn takes long, `plot`, `single_cell`."""
+    if name in ("single_cell", "plot", "SnapshotSDE", "load"):
         from importlib import import_module
 
         with deferred_interrupts():  # half an import would break the next one
-            module = import_module("ordiff.single_cell" if name == "single_cell" else "ordiff.model")
-        return module if name == "single_cell" else getattr(module, name)
+            is_module = name in ("single_cell", "plot")
+            module = import_module(f"ordiff.{name}" if is_module else "ordiff.model")
+        return module if is_module else getattr(module, name)
     raise AttributeError(f"module 'ordiff' has no attribute {name!r}")

@@ -27,7 +27,11 @@ def summary(model: Any, length: str = "", time: str = "") -> str:
         + (f"learned in {model._data.X.shape[1]} components of them, " if model.coordinates_.reduced else "")
         + f"horizon {model.horizon_:.4g}{T}.",
         model._process.describe(T),
-        f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g}{per_root_time}"
+        (
+            f"Noise: {middle:.4g}{per_root_time}, the same everywhere"
+            if high - low <= 1e-9 * high
+            else f"Noise: median {middle:.4g}, 5% to 95% {low:.4g} to {high:.4g}{per_root_time}"
+        )
         + (
             f"; its level is known to ±{200 * spread:.0f}% (two standard deviations)."
             if spread > 0 and model.check_.trusted
@@ -42,7 +46,8 @@ def summary(model: Any, length: str = "", time: str = "") -> str:
         + ("converged." if model.converged_ else "NOT converged."),
     ]
     if model.unreached_.size:
-        lines.append(f"Samples that the process does not reach: {_some(model.unreached_)}.")
+        n = model.unreached_.size
+        lines.append(f"The process does not reach {n} sample{'s' if n > 1 else ''}: {_some(model.unreached_)}.")
     if model.early_.size:
         lines.append(f"Samples seen before the first step, and not used: {model.early_.size}.")
     return "\n".join(lines)

@@ -87,8 +87,8 @@ class SnapshotSDE(BaseEstimator):
 
     Attributes
     ----------
-    samples_ : array of shape (m, n)
-        The samples of the fit.
+    samples_, start_points_, start_weights_ : array of shape (m, n), (s, n) and (s,)
+        The samples of the fit, the points of the start, and the share of each.
     ordering_, noise_, drift_ : array of shape (m,), (m,) and (m, n)
         At the samples; the ordering is 0 at the start. The drift is that of all parts.
     rotation_ : array of shape (m, n)
@@ -246,6 +246,18 @@ class SnapshotSDE(BaseEstimator):
         """The samples of the fit, (m, n)."""
         check_is_fitted(self)
         return self._samples
+
+    @property
+    def start_points_(self) -> Array:
+        """The points of the start, (s, n)."""
+        check_is_fitted(self)
+        return self.coordinates_.inverse(self._data.start)
+
+    @property
+    def start_weights_(self) -> Array:
+        """The share of each of `start_points_`, (s,)."""
+        check_is_fitted(self)
+        return self._data.start_weights
 
     def _read_process(self, process: FittedChain | FittedProcess, samples: Array) -> None:
         self._process = process

@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,13 @@ from ordiff import _validation
 from ordiff._signals import deferred_interrupts
 from ordiff._validation import Array
 from ordiff.plot import BLUE, RED, Embedding, running, samples_of, units
-from ordiff.plot.binning import grid_arrows, loss_range
+from ordiff.plot.binning import axis_scales, grid_arrows, loss_range
+from ordiff.plot.curves import is_constant, loss_label
 from ordiff.plot.fields import rotation_share
 from ordiff.plot.style import drift_unit, noise_unit
 
 if TYPE_CHECKING:
+    from ordiff.learning.check import Moment
     from ordiff.model import SnapshotSDE
 
 # At most so many points are drawn; above the second number the browser draws them by WebGL.
@@ -54,6 +57,7 @@ def numbers(model: SnapshotSDE) -> dict[str, Any]:
         "ordering_std_median": np.median(model.ordering_std_), "noise_std_median": np.median(model.noise_std_),
         "smooth_ordering": model.smooth_ordering_, "smooth_noise": model.smooth_noise_, "loss": model.loss_,
         "evaluations": model.n_iter_, "converged": model.converged_, "unreached": len(model.unreached_),
+        "trusted": model.check_.trusted, "reasons": list(model.check_.reasons), "worst_z": model.check_.worst_z,
         "ordiff": ordiff.__version__,
     }  # fmt: skip
     return {name: _plain(value) for name, value in values.items()}
@@ -81,15 +85,17 @@ def write(
     length: str = "",
     time: str = "",
     truth: dict[str, ArrayLike] | None = None,
-    columns: tuple[str, ...] | None = None,
+    embedding: Embedding | None = None,
+    moments: Sequence[Moment] | None = None,
     notes: str = "",
     random_state: int = 0,
 ) -> Path:
     """Write the page of a fitted model; the file appears only when it is complete. Returns its path.
 
-    truth: true values at the samples, of "ordering" (0 at the start), "noise" or both. columns: the names of the
-    coordinates. length, time: the units of the coordinates and of the times, for labels. notes: more text. Of more than
-    20,000 samples, 20,000 are drawn, chosen at random.
+    truth: true values at the samples, of "ordering" (0 at the start), "noise" or both. embedding: where samples are
+    drawn (`ordiff.plot.Embedding`). length, time: the units of the coordinates and of the times, for labels. notes:
+    more text. moments: the table of the check, when not in the model's units. Of more than 20,000 samples, 20,000 are
+    drawn, chosen at random.
     """
     require()
     m, truth = len(model.ordering_), truth or {}
@@ -98,17 +104,17 @@ def write(
         rows = np.sort(np.random.default_rng(random_state).choice(m, MAX_POINTS, replace=False))
         notes = f"{MAX_POINTS} of {m} samples are drawn, chosen at random; all were used in the fit.\n{notes}".rstrip()
     t = None if times is None else _validation.nodes(times, m, "times")
-    figures = [
-        _map(model, rows, t, length, time, columns),
-        _noise(model, rows, truth.get("noise"), units(noise_unit(length, time))),
-    ]
+    figures = [_map(model, rows, t, length, time, embedding or Embedding.of(samples_of(model)))]
+    if not is_constant(model):  # one number is in the settings
+        figures.append(_noise(model, rows, truth.get("noise"), units(noise_unit(length, time))))
     if "ordering" in truth:
         figures.append(_truth(model, rows, _validation.nodes(truth["ordering"], m, "truth")))
-    figures.append(_history(model))
+    table = model.check_.table if moments is None else moments
+    figures += [_check(table, time), _history(model)]
     summary = "\n".join(text for text in (model.summary(length, time), notes) if text)
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(_page(title, summary, numbers(model), figures), encoding="utf-8")
+    partial.write_text(_page(title, model, summary, figures, table, length, time), encoding="utf-8")
     partial.replace(path)
     return path
 
@@ -123,8 +129,20 @@ _PAGE = """<!DOCTYPE html>
 <link rel="icon" href="data:,">
 <title>{title}</title>
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1100px; padding: 0 1em; color: #222; }}
-pre {{ background: #f4f4f4; padding: 1em; white-space: pre-wrap; }}
+:root {{ color-scheme: light dark; --text: #222; --page: #fff; --box: #f4f4f4; --good: #00664b; --bad: #a63c00; }}
+@media (prefers-color-scheme: dark) {{
+:root {{ --text: #ddd; --page: #1b1b1b; --box: #2a2a2a; --good: #4ec9a4; --bad: #ff8f4f; }} }}
+body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1100px; padding: 0 1em; color: var(--text);
+background: var(--page); }}
+pre {{ background: var(--box); padding: 1em; white-space: pre-wrap; overflow-wrap: anywhere; }}
+section {{ background: #fff; margin: 1em 0; }}
+.check {{ border-left: 6px solid; padding: 0.2em 1em; background: var(--box); }}
+.passed {{ border-color: var(--good); }} .failed {{ border-color: var(--bad); }}
+.wide {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; font-size: 14px; }}
+th, td {{ text-align: left; padding: 0.15em 1em 0.15em 0; vertical-align: top; }}
+td.number {{ text-align: right; font-variant-numeric: tabular-nums; }}
+summary {{ cursor: pointer; }}
 </style>
 <script type="application/json" id="summary">
 {json}
@@ -132,7 +150,11 @@ pre {{ background: #f4f4f4; padding: 1em; white-space: pre-wrap; }}
 </head>
 <body>
 <h1>{title}</h1>
+{check}
+<h2>Settings and results</h2>
+<div class="wide">{settings}</div>
 <pre>{summary}</pre>
+<details><summary>Means and covariances, observed and predicted</summary><div class="wide">{moments}</div></details>
 {figures}
 <p>Drag to zoom, double-click to reset, hover over a sample for its values.</p>
 </body>
@@ -140,7 +162,9 @@ pre {{ background: #f4f4f4; padding: 1em; white-space: pre-wrap; }}
 """
 
 
-def _page(title: str, summary: str, values: dict[str, Any], figures: list[Any]) -> str:
+def _page(
+    title: str, model: SnapshotSDE, summary: str, figures: list[Any], moments: Sequence[Moment], length: str, time: str
+) -> str:  # fmt: skip
     """The HTML; plotly's code is in it once, before the first figure."""
     parts = [
         figure.to_html(full_html=False, include_plotlyjs=k == 0, default_width="100%", config={"displaylogo": False})
@@ -148,10 +172,64 @@ def _page(title: str, summary: str, values: dict[str, Any], figures: list[Any]) 
     ]
     return _PAGE.format(
         title=html.escape(title),
+        check=_verdict(model),
+        settings=_table(_settings(model, length, time)),
+        moments=_table(_moments(moments)),
         summary=html.escape(summary),
-        json=json.dumps(values, indent=1, allow_nan=False).replace("<", "\\u003c"),
+        json=json.dumps(numbers(model), indent=1, allow_nan=False).replace("<", "\\u003c"),
         figures="\n".join(f"<section>{part}</section>" for part in parts),
     )
+
+
+def _verdict(model: SnapshotSDE) -> str:
+    """Whether the fit is trusted, and if not, why."""
+    check = model.check_
+    if check.trusted:
+        return f'<div class="check passed"><p><b>{html.escape(str(check))}</b></p></div>'
+    reasons = "".join(f"<li>{html.escape(reason)}</li>" for reason in check.reasons)
+    return f'<div class="check failed"><p><b>Check: NOT TRUSTED.</b></p><ul>{reasons}</ul></div>'
+
+
+def _settings(model: SnapshotSDE, length: str, time: str) -> list[list[Any]]:
+    """Rows of what was asked for, and what was found."""
+    values, unit = numbers(model), noise_unit(length, time)
+    noise = str(model.noise)
+    if is_constant(model):
+        level, spread = float(model.noise_[0]), float(model.log_noise_std_[0])
+        interval = f" (95%: {level * math.exp(-1.96 * spread):.4g} to {level * math.exp(1.96 * spread):.4g})"
+        noise = f"{level:.4g}{interval if math.isfinite(spread) and spread > 0 else ''} {unit}, the same everywhere"
+    turns = "turns" if model.rotation_.any() else "is a gradient"
+    chain = "without a chain, by moments" if values["states"] is None else f"{values['states']} states, "
+    chain += "" if values["states"] is None else f"ε = {values['eps']:.4g} {time}".rstrip()
+    return [
+        [
+            "samples",
+            f"{values['samples']} in {values['coordinates']} coordinates, horizon {values['horizon']:.4g} {time}",
+        ],
+        ["start", f"{len(model.start_points_)} point{'s' if len(model.start_points_) > 1 else ''}"],
+        ["drift", f"{model.drift}: it {turns}"],
+        ["noise", noise],
+        ["learned", chain],
+        ["random_state", str(model.random_state)],
+        ["ordiff", values["ordiff"]],
+    ]
+
+
+def _moments(table: Sequence[Moment]) -> list[list[Any]]:
+    rows = [[row.time, row.n, row.name, row.observed, row.predicted, row.z] for row in table]
+    return [["time", "samples", "moment", "observed", "predicted", "z"], *rows]
+
+
+def _table(rows: list[list[Any]]) -> str:
+    """Rows as HTML; numbers to four digits, the first row bold where it is a header."""
+    out = []
+    for row in rows:
+        cells = [
+            f"<td>{html.escape(value)}</td>" if isinstance(value, str) else f'<td class="number">{value:.4g}</td>'
+            for value in row
+        ]
+        out.append(f"<tr>{''.join(cells)}</tr>")
+    return f"<table>{''.join(out)}</table>"
 
 
 # ------------------------------------------------------------------------------------------------- figures
@@ -168,21 +246,23 @@ def _rounded(values: Array) -> Array:
     return np.array([float(f"{v:.6g}") for v in np.asarray(values, dtype=np.float64).ravel()]).reshape(values.shape)
 
 
-def _map(
-    model: SnapshotSDE, rows: Any, times: Array | None, length: str, time: str, columns: tuple[str, ...] | None
-) -> Any:
+def _map(model: SnapshotSDE, rows: Any, times: Array | None, length: str, time: str, embedding: Embedding) -> Any:
     """The samples over two coordinates, coloured by what the reader chooses; arrows of the drift."""
     X = samples_of(model)
-    embedding = Embedding.of(X, columns)
     Y = _rounded(embedding.points(X[rows]))
     colourings = _colourings(model, rows, times, length, time)
     figure = require().Figure()
     for trace in _coloured_points(model, rows, Y, colourings):
         figure.add_trace(trace)
     figure.add_trace(_arrows(Y, embedding.vectors(model.drift_[rows])))
+    start = np.average(embedding.points(model.start_points_), axis=0, weights=model.start_weights_)
+    marker = {"symbol": "star", "size": 14, "color": RED, "line": {"color": "white", "width": 1}}
+    figure.add_trace(require().Scatter(
+        x=[float(start[0])], y=[float(start[1])], mode="markers", marker=marker, showlegend=False, name="start"
+    ))  # fmt: skip
     n = len(colourings)
     buttons = [
-        {"label": name, "method": "restyle", "args": ["visible", [*(j == k for j in range(n)), True]]}
+        {"label": name, "method": "restyle", "args": ["visible", [*(j == k for j in range(n)), True, True]]}
         for k, name in enumerate(colourings)
     ]
     figure.update_layout(
@@ -190,6 +270,8 @@ def _map(
         xaxis_title=embedding.names[0].replace("$", ""), yaxis_title=embedding.names[1].replace("$", ""),
         updatemenus=[{"buttons": buttons, "x": 1.0, "xanchor": "right", "y": 1.12, "showactive": True}],
     )  # fmt: skip
+    if (axis_scales(Y) == 1).all() and X.shape[1] > 1:  # the same scale, where that fits a screen
+        figure.update_yaxes(scaleanchor="x", scaleratio=1)
     return figure
 
 
@@ -198,9 +280,12 @@ def _colourings(model: SnapshotSDE, rows: Any, times: Array | None, length: str,
     fields = {} if times is None else {f"time{units(time)}": times}
     fields |= {
         "ordering": model.ordering_, "ordering, standard deviation": model.ordering_std_,
-        f"noise{units(noise_unit(length, time))}": model.noise_, "noise, standard deviation": model.noise_std_,
         f"drift, magnitude{units(drift_unit(length, time))}": np.linalg.norm(model.drift_, axis=1),
     }  # fmt: skip
+    if not is_constant(model):
+        fields |= {
+            f"noise{units(noise_unit(length, time))}": model.noise_, "noise, standard deviation": model.noise_std_
+        }  # fmt: skip
     if model.rotation_.any():
         fields["rotation, share of the squared drift"] = rotation_share(model)
     return {label: _rounded(values[rows]) for label, values in fields.items() if np.isfinite(values).all()}
@@ -281,13 +366,30 @@ def _truth(model: SnapshotSDE, rows: Any, true: Array) -> Any:
     return figure
 
 
+def _check(table: Sequence[Moment], time: str) -> Any:
+    """z of all moments that were compared, against the time."""
+    go = require()
+    at = [0.0 if math.isnan(row.time) else row.time for row in table]
+    figure = go.Figure(go.Scatter(
+        x=at, y=[row.z for row in table], mode="markers", marker={"color": BLUE, "size": 7},
+        text=[f"{row.name}: observed {row.observed:.4g}, predicted {row.predicted:.4g}" for row in table],
+        hovertemplate="%{text}<br>z = %{y:.1f}<extra></extra>",
+    ))  # fmt: skip
+    figure.add_hrect(y0=-4, y1=4, fillcolor="black", opacity=0.06, line_width=0)
+    figure.update_layout(
+        title="Check: observed − predicted, in standard errors", xaxis_title=f"time{units(time)}", yaxis_title="z",
+        height=380, template="plotly_white",
+    )  # fmt: skip
+    return figure
+
+
 def _history(model: SnapshotSDE) -> Any:
     """The loss over the evaluations; the axis leaves out the steps of a line search that went far."""
     loss = np.asarray(model.history_, dtype=np.float64)
     figure = require().Figure(require().Scatter(y=_rounded(loss), mode="lines+markers", line={"color": BLUE}))
     figure.update_layout(
         title=f"Fit: {model.n_iter_} evaluations, {'converged' if model.converged_ else 'NOT converged'}",
-        xaxis_title="evaluation", yaxis_title="loss (nats per sample)", height=380, template="plotly_white",
+        xaxis_title="evaluation", yaxis_title=loss_label(model), height=380, template="plotly_white",
     )  # fmt: skip
     if loss.size:
         figure.update_yaxes(range=loss_range(loss))

@@ -9,6 +9,7 @@ import numpy as np
 
 import ordiff as od
 from ordiff.cli import fit, main
+from ordiff.cli.preparation import Preparation
 
 
 def test_fit_writes_everything_and_nothing_else(fitted, data):
@@ -22,7 +23,7 @@ def test_fit_writes_everything_and_nothing_else(fitted, data):
     np.testing.assert_allclose([float(row["ordering"]) for row in rows], model.ordering_, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose([float(row["drift_b"]) for row in rows], model.drift_[:, 1], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose([float(row["time"]) for row in rows], data.times, rtol=1e-6)
-    assert (fitted / "summary.txt").read_text().startswith(model.summary())
+    assert (fitted / "summary.txt").read_text().startswith(model.summary(time="hours"))  # by the name of the column
     assert (fitted / "overview.png").read_bytes().startswith(b"\x89PNG")
     found = re.search(r'id="summary">(.*?)</script>', (fitted / "report.html").read_text(), re.S)
     assert json.loads(found[1])["loss"] == model.loss_
@@ -50,9 +51,10 @@ def test_a_wide_table_by_principal_components_from_the_earliest(data, tmp_path, 
     assert len(model.start) == (hours == hours.min()).sum()
     assert model.horizon_ == hours.max() - hours.min()
     assert "Times are counted from the earliest, 24.5" in (out / "summary.txt").read_text()
-    with np.load(out / "pca.npz") as pca:
-        assert pca["components"].shape == (2, 12)
-        assert pca["columns"][3] == "X3"
+    pca = Preparation.load(out / "preparation.npz")
+    assert pca.components.shape == (2, 12)
+    assert pca.columns[3] == "X3"
+    np.testing.assert_allclose(pca.transform(wide), model.samples_)
 
 
 def test_ctrl_c_leaves_the_best_so_far(table, tmp_path, monkeypatch, capsys):

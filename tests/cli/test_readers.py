@@ -41,15 +41,15 @@ def test_every_format_gives_the_same_samples(kind, tmp_path, rng):
         parquet.write_table(pyarrow.table({"t": t, "a": X[:, 0], "b": X[:, 1]}), path)
     table = read_table(path)
     (name,) = table.resolve(times)
-    np.testing.assert_array_equal(table.numbers(name), t)
-    used = table.coordinates(columns, name)
-    np.testing.assert_allclose(np.column_stack([table.numbers(c) for c in used]), X)
+    np.testing.assert_array_equal(table.matrix([name])[0][:, 0], t)
+    used = table.coordinates(columns, [name])
+    np.testing.assert_allclose(np.column_stack([table.matrix([c])[0][:, 0] for c in used]), X)
 
 
 def test_a_table_without_a_header_loses_no_row(tmp_path):
     path = tmp_path / "plain.csv"
     path.write_text("1,2\n3,4\n")
-    np.testing.assert_array_equal(read_table(path).numbers("x0"), [1, 3])
+    np.testing.assert_array_equal(read_table(path).matrix(["x0"])[0][:, 0], [1, 3])
 
 
 def test_genes_are_used_when_there_are_no_components(tmp_path):
@@ -59,7 +59,7 @@ def test_genes_are_used_when_there_are_no_components(tmp_path):
     cells.write_h5ad(tmp_path / "cells.h5ad")
     table = read_table(tmp_path / "cells.h5ad")
     assert table.coordinates(None, "day") == ["GATA4", "SOX2"]
-    np.testing.assert_array_equal(table.numbers("SOX2"), [1, 3, 5, 7])
+    np.testing.assert_array_equal(table.matrix(["SOX2"])[0][:, 0], [1, 3, 5, 7])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ def test_a_missing_value_is_named(tmp_path, error_line):
 def test_row_numbers_of_pandas_are_no_coordinate(data, tmp_path):
     lines = [f"{k},{a},{b},{t}" for k, ((a, b), t) in enumerate(zip(data.X, data.times, strict=True))]
     (tmp_path / "index.csv").write_text("\n".join([",gene_a,gene_b,hours", *lines]))
-    assert read_table(tmp_path / "index.csv").coordinates(None, "hours") == ["gene_a", "gene_b"]
+    assert read_table(tmp_path / "index.csv").coordinates(None, ["hours"]) == ["gene_a", "gene_b"]
 
 
 def test_a_stray_word_does_not_drop_its_column(data, tmp_path, capsys):
@@ -31,4 +31,4 @@ def test_a_stray_word_does_not_drop_its_column(data, tmp_path, capsys):
 def test_a_column_with_a_few_words_is_left_out(tmp_path):
     lines = [f"{k},{k / 2},{'seen' if k % 5 == 0 else ''},{k % 3}" for k in range(20)]
     (tmp_path / "notes.csv").write_text("\n".join(["gene_a,gene_b,note,hours", *lines]))
-    assert read_table(tmp_path / "notes.csv").coordinates(None, "hours") == ["gene_a", "gene_b"]
+    assert read_table(tmp_path / "notes.csv").coordinates(None, ["hours"]) == ["gene_a", "gene_b"]

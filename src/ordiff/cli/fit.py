@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ordiff.cli.options import add_output_options, add_table_options
 from ordiff.cli.output import (
+    NOT_TRUSTED,
     can_show_progress,
     collect_warnings,
     print_written,
@@ -20,29 +19,37 @@ from ordiff.cli.output import (
     write_csv,
     write_text,
 )
+from ordiff.cli.preparation import FILE as PREPARATION
 
 if TYPE_CHECKING:
     from ordiff.cli.samples import Samples
     from ordiff.model import SnapshotSDE
 
 HELP = "learn drift and noise from a table of samples and their times"
+USAGE = "ordiff fit FILE --times COLUMN [options]"
 EXAMPLE = "ordiff fit cells.csv --times hours --pca 5 --out cells"
-# The exit code of a fit whose check did not pass.
-NOT_TRUSTED = 3
 # Beside the results while a fit runs: what was learned so far.
 CHECKPOINT = "checkpoint.npz"
-FILES = ("model.npz", "results.csv", "summary.txt", "overview.png", "drift.png", "noise.png", "report.html")
+FILES = ("model.npz", "results.csv", "summary.txt", "overview.png", "drift.png", "noise.png", "check.png",
+         "report.html", PREPARATION)  # fmt: skip
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     add_table_options(parser)
+    parser.add_argument("--window", nargs=2, metavar=("FROM", "TO"),
+                        help="two columns, when a time is only known to lie between them")  # fmt: skip
+    parser.add_argument("--time-density", metavar="uniform:0:2", help="when times are not known, only how they spread")
     parser.add_argument("--eps", type=float, metavar="E", help="time step of the chain (default: from the data)")
     parser.add_argument("--drift", choices=("auto", "gradient", "general"), default="auto", help="default: %(default)s")
     parser.add_argument(
         "--noise", choices=("field", "constant", "tensor"), default="field", help="default: %(default)s"
     )
     parser.add_argument("--states", choices=("designed", "samples"), default="designed", help="default: %(default)s")
+    parser.add_argument("--dimension", type=int, metavar="D", help="intrinsic dimension (default: from the data)")
+    parser.add_argument("--max-states", type=int, metavar="N", help="most designed states (default: 4000)")
+    parser.add_argument("--smooth-ordering", type=float, metavar="S", help="strength (default: by empirical Bayes)")
+    parser.add_argument("--smooth-noise", type=float, metavar="S", help="strength (default: by empirical Bayes)")
     parser.add_argument("--max-iter", type=int, default=300, metavar="N", help="most iterations (default: %(default)s)")
     parser.add_argument("--length", default="", metavar="UNIT", help="unit of the columns, for labels")
     parser.add_argument("--time", default="", metavar="UNIT", help="unit of the times, for labels")
@@ -61,13 +68,14 @@ def run(options: argparse.Namespace) -> int:
     refuse_overwriting(options.out, FILES, options.force)
     samples = read_samples(options, times_required=True)
     notes = list(samples.notes)
-    estimator = make_estimator(samples.start, options)
+    estimator = make_estimator(samples, options)
     try_writing(options.out)
     checkpoint = options.out / CHECKPOINT
     if not options.resume:
         checkpoint.unlink(missing_ok=True)
     with collect_warnings(notes):
         model = estimator.fit(samples.X, samples.times, checkpoint=checkpoint)
+    notes = [note for note in notes if "this fit is not trusted" not in note]  # the summary opens with it
     if model.interrupted_:
         notes.append("Interrupted: the results are those of the best so far.")
     with results_in(options.out) as folder:
@@ -75,23 +83,32 @@ def run(options: argparse.Namespace) -> int:
     if not model.interrupted_:
         checkpoint.unlink(missing_ok=True)
     if not options.quiet:
-        print("\n".join([model.summary(options.length, options.time), *notes]))
+        units = samples.preparation
+        print("\n".join([model.summary(units.length, units.time), *notes]))
         print_written(options.out, FILES)
     if model.interrupted_:
         return 130
     return 0 if model.check_.trusted else NOT_TRUSTED
 
 
-def make_estimator(start: Any, options: argparse.Namespace) -> SnapshotSDE:
+def make_estimator(samples: Samples, options: argparse.Namespace) -> SnapshotSDE:
     """The estimator that the options ask for."""
-    from ordiff.learning.settings import Solver
+    from ordiff.learning.settings import STATES, Smoothness, Solver, TimeDensity
     from ordiff.model import SnapshotSDE
 
+    where: dict[str, Any] = {"dimension": options.dimension}
+    if options.max_states is not None:
+        if options.states != "designed":
+            raise ValueError("--max-states is for designed states.")
+        where["max_states"] = options.max_states
+    strengths = {"ordering": options.smooth_ordering, "noise": options.smooth_noise}
     return SnapshotSDE(
-        start,
+        samples.start,
         drift=options.drift,
         noise=options.noise,
-        states=options.states,
+        states=STATES[options.states](**where),
+        times=None if samples.horizon is None else TimeDensity("uniform", samples.horizon),
+        smoothness=Smoothness(**{name: value for name, value in strengths.items() if value is not None}),
         solver=Solver(eps="auto" if options.eps is None else options.eps, max_iter=options.max_iter),
         progress=not options.quiet and can_show_progress(),
         random_state=options.seed,
@@ -101,33 +118,37 @@ def make_estimator(start: Any, options: argparse.Namespace) -> SnapshotSDE:
 def write_results(
     folder: Path, model: SnapshotSDE, samples: Samples, notes: Sequence[str], options: argparse.Namespace
 ) -> None:
-    """`FILES`, and pca.npz when principal components were used."""
+    """`FILES`."""
     from ordiff import plot, report
 
+    prepared = samples.preparation
+    units: dict[str, Any] = {"length": prepared.length, "time": prepared.time}
     model.save(folder / "model.npz")
-    if samples.components:
-        np.savez_compressed(folder / "pca.npz", **samples.components)
+    prepared.save(folder / PREPARATION, len(samples.X))
     write_csv(folder / "results.csv", _columns(model, samples))
-    write_text(folder / "summary.txt", [model.summary(options.length, options.time), *notes])
-    units = {"length": options.length, "time": options.time}
-    names = samples.names if len(samples.names) <= 2 else None
-    plot.overview(model, times=samples.times, names=names, **units).savefig(folder / "overview.png")
-    plot.drift(model, **units, embedding=plot.Embedding.of(samples.X, names)).figure.savefig(folder / "drift.png")
+    write_text(folder / "summary.txt", [model.summary(**units), *notes])
+    at = plot.Embedding.prepared(samples.X, prepared.labels, prepared.mean, prepared.scale)
+    moments = prepared.moments(model)
+    plot.overview(model, times=samples.middle_times, embedding=at, **units).savefig(folder / "overview.png")
+    plot.drift(model, **units, embedding=at).figure.savefig(folder / "drift.png")
     plot.noise(model, **units).figure.savefig(folder / "noise.png")
+    plot.check(model, time=prepared.time, moments=moments).savefig(folder / "check.png")
     report.write(
-        model, folder / "report.html", times=samples.times, title=f"Dynamics of {options.file.name}", columns=names,
-        notes="\n".join(notes), random_state=options.seed, **units,
+        model, folder / "report.html", times=samples.middle_times, title=f"Dynamics of {options.file.name}",
+        embedding=at, moments=moments, notes="\n".join(notes), random_state=options.seed, **units,
     )  # fmt: skip
 
 
 def _columns(model: SnapshotSDE, samples: Samples) -> dict[str, Any]:
     """The columns of results.csv, one row a sample."""
-    columns: dict[str, Any] = {
-        "sample": range(len(samples.X)), "time": samples.times,
-        "ordering": model.ordering_, "ordering_std": model.ordering_std_,
-        "noise": model.noise_, "noise_std": model.noise_std_,
-    }  # fmt: skip
-    columns |= {f"drift_{name}": model.drift_[:, k] for k, name in enumerate(samples.names)}
+    prepared, times = samples.preparation, samples.times
+    columns: dict[str, Any] = {"sample": prepared.sample_numbers(len(samples.X))}
+    if times is not None:
+        columns |= {"time": times} if times.ndim == 1 else {"time_from": times[:, 0], "time_to": times[:, 1]}
+    columns |= {"ordering": model.ordering_, "ordering_std": model.ordering_std_}
+    columns |= prepared.noise(model.noise_)
+    columns |= {f"{name.replace('noise', 'noise_std', 1)}": v for name, v in prepared.noise(model.noise_std_).items()}
+    columns |= prepared.drift(model.drift_)
     if model.rotation_.any():
-        columns |= {f"rotation_{name}": model.rotation_[:, k] for k, name in enumerate(samples.names)}
+        columns |= prepared.drift(model.rotation_, "rotation")
     return columns

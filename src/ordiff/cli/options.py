@@ -9,11 +9,14 @@ from pathlib import Path
 def add_table_options(parser: argparse.ArgumentParser) -> None:
     """A table of samples, and what of it is used."""
     parser.add_argument("file", type=Path, metavar="FILE", help=".csv .tsv (.gz) .parquet .npz .npy .h5ad")
-    parser.add_argument("--times", metavar="COLUMN", help="column of the times at which the samples were taken")
-    parser.add_argument("--columns", metavar="A,B,C", help="coordinates (default: all numeric columns but the times)")
+    parser.add_argument("--times", metavar="COLUMN", help='when samples were taken: numbers, or labels as "24h"')
+    parser.add_argument("--columns", metavar="A,B", help="coordinates (default: all numeric ones but times and ids)")
+    parser.add_argument("--exclude", metavar="A,B", help="columns that are no coordinates")
+    parser.add_argument("--drop-na", action="store_true", help="leave out rows with missing values")
+    parser.add_argument("--standardize", action="store_true",
+                        help="divide every column by its standard deviation; results are in its units")  # fmt: skip
     parser.add_argument("--start", default="time=0", metavar="WHERE",
-                        help='row number from 0, point "x,y,...", or time=0: all samples of the earliest time '
-                             "(default)")  # fmt: skip
+                        help="row number from 0, point x,y,..., or time=0: the earliest samples (default)")  # fmt: skip
     parser.add_argument("--pca", type=int, metavar="N", help="use N principal components of the columns")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
 

@@ -13,6 +13,9 @@ from typing import Any
 
 from ordiff import _validation
 
+# The exit code of a command on a model whose check did not pass.
+NOT_TRUSTED = 3
+
 
 def refuse_overwriting(folder: Path, names: Sequence[str], force: bool) -> None:
     """Raise FileExistsError if a result is there already. To be called before the computation."""

@@ -6,10 +6,13 @@ import argparse
 from types import ModuleType
 
 import ordiff
-from ordiff.cli import demo, fit, reproduce, tune
+from ordiff.cli import check, demo, fates, fit, predict, profile, reproduce, simulate, tune
 
-# A command is a module with HELP, EXAMPLE, add_options(parser) and run(options).
-COMMANDS: dict[str, ModuleType] = {"fit": fit, "tune": tune, "demo": demo, "reproduce": reproduce}
+# A command is a module with HELP, EXAMPLE, add_options(parser), run(options), and USAGE where it has many options.
+COMMANDS: dict[str, ModuleType] = {
+    "fit": fit, "check": check, "fates": fates, "simulate": simulate, "predict": predict, "profile": profile,
+    "tune": tune, "demo": demo, "reproduce": reproduce,
+}  # fmt: skip
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -23,7 +26,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, module in COMMANDS.items():
         command = commands.add_parser(
             name, help=module.HELP, description=module.HELP[0].upper() + module.HELP[1:] + ".",
-            epilog=f"Example: {module.EXAMPLE}",
+            epilog=f"Example: {module.EXAMPLE}", usage=getattr(module, "USAGE", None),
         )  # fmt: skip
         command.set_defaults(run=module.run)
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)

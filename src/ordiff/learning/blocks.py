@@ -30,7 +30,7 @@ _BASIS = 120
 _POWER = 3
 # Smoothness to start from, in units of the support's size and of the noise.
 _START_ORDERING, _START_NOISE = 9e-10, 4.5e-8
-# The same of splines, whose units are their own; and of the first derivatives of the noise: first nearly constant.
+# The same of splines, whose units are their own; and of the lower derivatives of the noise: first nearly constant.
 _START_SPLINE_ORDERING, _START_SPLINE_NOISE, _START_LOWER = 1e-10, 1e-9, 1e-2
 # The least noise that states resolve: a step of this many spacings. With less the chain would stay where it is.
 _RESOLVED = 1 / 5
@@ -181,7 +181,9 @@ class _Builder:
         U, penalty = self.basis.functions, self.basis.penalty
         lower: tuple[tuple[Array, float], ...] = ()
         if self.basis.spline is not None and self.settings.smoothness.noise == "auto":
-            lower = ((self.basis.spline.lower[0], _START_LOWER),)
+            # on a line the samples tell more of the noise: what suits planes would flatten it there
+            forms = self.basis.spline.lower[: 1 if states.dimension == 1 else 2]
+            lower = tuple((A, _START_LOWER) for A in forms)
         block = ParameterBlock(
             "noise", U, centre=centre, penalty=penalty, strength=strength, floor=floor, limit=_FIELD_LIMIT, lower=lower
         )

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ordiff import _validation
 from ordiff._validation import Array
-from ordiff.plot.binning import loss_range, running
+from ordiff.plot.binning import loss_range, running, without_spikes
 from ordiff.plot.style import BLUE, RED, axes_or_new, marker_size, noise_unit, units
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ def noise(
     length: str = "",
     time: str = "",
 ) -> Any:
-    """The noise against the ordering (or ``against``), its band of ±2 standard deviations, and the truth if known."""
+    """The noise against the ordering (or ``against``), its band of ±2 standard deviations, and the truth if known; a
+    noise that is the same everywhere as a number with its interval. Returns the Axes."""
+    if is_constant(model):
+        return _one_noise(model, ax, truth, units(noise_unit(length, time)))
     ax = axes_or_new(ax)
     x = model.ordering_ if against is None else _validation.nodes(against, len(model.noise_), "against")
     ax.scatter(x, model.noise_, s=marker_size(len(x)), color=BLUE, alpha=0.35, linewidths=0, rasterized=True)
@@ -42,9 +45,48 @@ def noise(
     if truth is not None:
         line = running(x, _validation.nodes(truth, len(x), "truth"))
         ax.plot(*line, color=RED, lw=1.6, ls="--", label="truth")
-    ax.set(xlabel=xlabel, ylabel=f"noise ρ{units(noise_unit(length, time))}", ylim=(0, None))
+    top = 1.15 * float(max(np.quantile(model.noise_, 0.995), middle.max()))  # not the range of one outlier
+    if truth is not None:
+        top = max(top, 1.05 * float(line[1].max()))
+    ax.set(xlabel=xlabel, ylabel=f"noise ρ{units(noise_unit(length, time))}", ylim=(0, top))
     ax.legend(fontsize=7, frameon=False)
     return ax
+
+
+def is_constant(model: SnapshotSDE) -> bool:
+    """Whether the noise is the same at all samples."""
+    return bool(np.ptp(model.noise_) <= 1e-9 * model.noise_.max())
+
+
+def _one_noise(model: SnapshotSDE, ax: Any, truth: ArrayLike | None, unit: str) -> Any:
+    """One number on a line, with its 95% interval."""
+    ax = axes_or_new(ax, 5.2, 2.2)
+    value, std = float(model.noise_[0]), float(model.log_noise_std_[0])
+    known = np.isfinite(std) and std > 0
+    low, high = (value * np.exp(-1.96 * std), value * np.exp(1.96 * std)) if known else (value, value)
+    ax.plot([low, high], [0, 0], color=BLUE, lw=5, alpha=0.35, solid_capstyle="butt", label="95% interval")
+    ax.plot(value, 0, "o", color=BLUE, ms=8, label="learned" if isinstance(model.noise, str) else "given")
+    ends = [low, high]
+    if truth is not None:
+        true = float(np.mean(_validation.nodes(truth, len(model.noise_), "truth")))
+        ax.axvline(true, color=RED, ls="--", lw=1.6, label="truth")
+        ends.append(true)
+    margin = 0.6 * max(max(ends) - min(ends), 0.1 * value)
+    ax.set(
+        xlabel=f"noise ρ{unit}, the same everywhere",
+        yticks=[],
+        ylim=(-1, 1.6),
+        xlim=(min(ends) - margin, max(ends) + margin),
+    )
+    interval = f", 95% interval {low:.4g} to {high:.4g}" if known else ""
+    ax.set_title(f"ρ = {value:.4g}{interval}", fontsize=10)
+    ax.legend(fontsize=7, frameon=False, ncols=3, loc="upper center")
+    return ax
+
+
+def loss_label(model: SnapshotSDE) -> str:
+    """What the optimiser minimised, in words."""
+    return "loss (nats per sample)" if hasattr(model, "states_") else "misfit of the moments"
 
 
 def history(model: SnapshotSDE, ax: Any = None) -> Any:
@@ -52,11 +94,11 @@ def history(model: SnapshotSDE, ax: Any = None) -> Any:
     went far are left out. Returns the Axes."""
     ax = axes_or_new(ax, 5.2, 3.6)
     loss = np.asarray(model.history_, dtype=np.float64)
-    ax.set(xlabel="evaluation", ylabel="loss (nats per sample)")
+    ax.set(xlabel="evaluation", ylabel=loss_label(model))
     if loss.size:
         low, high = loss_range(loss)
-        shown = np.where(loss <= high, loss, np.nan)
-        ax.plot(np.arange(1, len(loss) + 1), shown, ".-", color=BLUE, lw=1, ms=3)
+        shown = np.flatnonzero(without_spikes(loss) <= high)
+        ax.plot(shown + 1, loss[shown], ".-", color=BLUE, lw=1, ms=3)
         ax.set_ylim(low, high)
     ax.set_title(f"{len(loss)} evaluations, {'converged' if model.converged_ else 'NOT converged'}", fontsize=10)
     ax.grid(alpha=0.3)

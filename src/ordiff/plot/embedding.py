@@ -35,6 +35,21 @@ class Embedding:
         share = variances[[-1, -2]] / variances.sum()
         return cls(X.mean(axis=0), axes, (f"PC 1 ({share[0]:.0%} of variance)", f"PC 2 ({share[1]:.0%})"))
 
+    @classmethod
+    def prepared(cls, X: Array, names: tuple[str, ...], mean: Array, scale: Array) -> Embedding:
+        """That of points (m, n) whose coordinates are columns x as (x − mean)/scale, in the units of the columns, or
+        components of them: the first two when there are at most two or all are components."""
+        n = X.shape[1]
+        if len(mean) != n or all(name.startswith("PC") for name in names):  # components of columns
+            return cls.of(X, names)
+        if n > 2:
+            return cls.of(X)
+        return cls(
+            -mean / scale,
+            np.diag(scale)[:, :2] if n == 2 else scale * np.eye(1, 2),
+            (names[0], names[1] if n == 2 else ""),
+        )
+
     def points(self, X: Array) -> Array:
         """Points (p, n) to (p, 2)."""
         return (X - self.origin) @ self.axes

@@ -11,9 +11,9 @@ from ordiff import _validation
 from ordiff._validation import Array
 from ordiff.fields import velocity
 from ordiff.operator import MarkovOperator
-from ordiff.plot.binning import cells, grid_arrows
+from ordiff.plot.binning import axis_scales, cells, grid_arrows
 from ordiff.plot.embedding import Embedding, samples_of
-from ordiff.plot.style import SEQUENTIAL, axes_or_new, drift_unit, marker_size, units
+from ordiff.plot.style import BLUE, ORANGE, RED, SEQUENTIAL, axes_or_new, drift_unit, marker_size, units
 
 if TYPE_CHECKING:
     from ordiff.model import SnapshotSDE
@@ -42,12 +42,39 @@ def field(
     embedding = embedding or Embedding.of(X)
     finite = v[np.isfinite(v)]
     low, high = np.quantile(finite, [0.005, 0.995]) if finite.size else (0.0, 1.0)  # not the range of one outlier
+    if X.shape[1] == 1:
+        return _against(ax, data, embedding, v, label or name.replace("_", " "), title)
     dots = ax.scatter(*embedding.points(X).T, c=v, s=marker_size(len(X)), cmap=cmap, vmin=low, vmax=high, linewidths=0,
                       rasterized=True)  # fmt: skip
     ax.figure.colorbar(dots, ax=ax, label=label or name.replace("_", " "))
+    mark_start(ax, data, embedding)
     embedding.label(ax)
     ax.set_title(title, fontsize=10)
     return ax
+
+
+def _against(ax: Any, data: Any, embedding: Embedding, values: Array, label: str, title: str = "") -> Any:
+    """Values at the samples over their only coordinate, with a line at the start."""
+    if hasattr(data, "start_points_"):
+        start = np.average(embedding.points(data.start_points_)[:, 0], weights=data.start_weights_)
+        ax.axvline(start, color=RED, lw=1, ls=":", label="start")
+        ax.legend(fontsize=7, loc="best", framealpha=0.7)
+    ax.plot(embedding.points(samples_of(data))[:, 0], values, ".", ms=3, color=BLUE, alpha=0.5, rasterized=True)
+    embedding.label(ax)
+    ax.set(ylabel=label)
+    ax.set_title(title, fontsize=10)
+    return ax
+
+
+def mark_start(ax: Any, model: Any, embedding: Embedding) -> None:
+    """A star where the process of a model starts; of several points at their mean."""
+    if not hasattr(model, "start_points_") or any(line.get_gid() == "start" for line in ax.lines):
+        return
+    points, weights = embedding.points(model.start_points_), model.start_weights_
+    label = "start" if len(points) == 1 else f"start (mean of {len(points)})"
+    ax.plot(*np.average(points, axis=0, weights=weights), "*", color=RED, ms=12, mec="w", zorder=5, label=label,
+            gid="start")  # fmt: skip
+    ax.legend(fontsize=7, loc="best", framealpha=0.7)
 
 
 def drift(
@@ -75,12 +102,16 @@ def drift(
     ax = axes_or_new(ax)
     embedding = embedding or Embedding.of(X)
     Y, W = embedding.points(X), embedding.vectors(V)
+    if X.shape[1] == 1:
+        ax.axhline(0, color="0.7", lw=0.8)
+        return _against(ax, model, embedding, W[:, 0], f"drift{units(drift_unit(length, time))}")
     if samples:
         ax.scatter(*Y.T, s=marker_size(len(Y)), color="0.8", linewidths=0, zorder=0, rasterized=True)
     if kind == "streamlines":
         _streamlines(ax, Y, W, bins, colour)
     else:
         _arrows(ax, Y, W, bins, colour, drift_unit(length, time))
+    mark_start(ax, model, embedding)
     embedding.label(ax)
     return ax
 
@@ -109,6 +140,8 @@ def _arrows(ax: Any, Y: Array, W: Array, bins: int, colour: str, unit: str) -> N
     edge = {} if colour == "k" else {"edgecolor": "k", "linewidth": 0.4}
     ax.quiver(*at.T, *vectors.T, color=colour, angles="xy", scale_units="xy", scale=longest / (1.7 * width),
               width=0.0045 if edge else 0.0035, zorder=3, **edge)  # fmt: skip
+    if (axis_scales(Y) != 1).any():  # no length fits both axes
+        return
     ax.annotate(f"longest arrows {longest:.2g} {unit}".rstrip(), (0.98, 0.02), xycoords="axes fraction", ha="right",
                 fontsize=7, bbox={"facecolor": "w", "alpha": 0.8, "lw": 0, "pad": 1.5}, zorder=4)  # fmt: skip
 
@@ -123,12 +156,42 @@ def landscape(
     ax = axes_or_new(ax)
     X = samples_of(model)
     embedding = embedding or Embedding.of(X)
+    if X.shape[1] == 1:
+        return _against(ax, model, embedding, -model.ordering_, f"potential −l{units(unit)}")
     if X.shape[1] == 2 and model.states_.points.shape[1] == 2:
         potential = _contours(ax, model, embedding, levels)
     else:
         potential = _cell_means(ax, embedding.points(X), -model.ordering_)
     ax.figure.colorbar(potential, ax=ax, label=f"potential −l{units(unit)}")
+    mark_start(ax, model, embedding)
     embedding.label(ax)
+    return ax
+
+
+def paths(
+    model: SnapshotSDE, times: ArrayLike, points: ArrayLike, ax: Any = None, *, most: int = 50, time: str = "",
+    embedding: Embedding | None = None,
+) -> Any:  # fmt: skip
+    """Simulated paths over two coordinates, as `SnapshotSDE.simulate` returns them, on the samples. Returns the Axes.
+
+    times: (T,); points: (n, T, coordinates), of which at most ``most`` are drawn; their ends are dots. In one dimension
+    against the time.
+    """
+    ax = axes_or_new(ax)
+    X, P, t = samples_of(model), np.asarray(points, dtype=np.float64), np.asarray(times, dtype=np.float64)
+    embedding = embedding or Embedding.of(X)
+    Y = embedding.points(P[:most])
+    if X.shape[1] == 1:
+        ax.plot(t, Y[:, :, 0].T, color=BLUE, lw=0.7, alpha=0.5)
+        ax.set(xlabel=f"time{units(time)}", ylabel=embedding.names[0])
+    else:
+        ax.scatter(*embedding.points(X).T, s=marker_size(len(X)), color="0.85", linewidths=0, zorder=0, rasterized=True)
+        for path in Y:
+            ax.plot(*path.T, color=BLUE, lw=0.6, alpha=0.4)
+        ax.plot(*Y[:, -1].T, "o", ms=3, color=ORANGE, mec="k", mew=0.3, zorder=4, label="ends")
+        embedding.label(ax)
+        mark_start(ax, model, embedding)
+    ax.set_title(f"{len(Y)} simulated paths until {t[-1]:.4g} {time}".rstrip(), fontsize=10)
     return ax
 
 
@@ -145,4 +208,6 @@ def _contours(ax: Any, model: SnapshotSDE, embedding: Embedding, levels: int) ->
 
 def _cell_means(ax: Any, Y: Array, values: Array) -> Any:
     (x, y), mean, count = cells(Y, np.repeat(values[:, None], 2, axis=1), 40)
-    return ax.pcolormesh(x, y, np.ma.masked_where(count == 0, mean[..., 0]).T, cmap="cividis", rasterized=True)
+    shown = np.ma.masked_where(count == 0, mean[..., 0])
+    low, high = np.quantile(shown.compressed(), [0.01, 0.99])  # not the range of one outlier
+    return ax.pcolormesh(x, y, shown.T, cmap="cividis", vmin=low, vmax=high, rasterized=True)

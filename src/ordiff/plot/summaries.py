@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ordiff._validation import Array
-from ordiff.plot.curves import history, noise, truth
+from ordiff.plot.checks import check_scores, shortened
+from ordiff.plot.curves import history, is_constant, noise, truth
 from ordiff.plot.embedding import Embedding, samples_of
 from ordiff.plot.fields import drift, field, landscape, rotation_share
 from ordiff.plot.style import RED, new_figure, noise_unit, units
@@ -21,34 +22,60 @@ if TYPE_CHECKING:
 
 def overview(
     model: SnapshotSDE, *, times: Array | None = None, length: str = "", time: str = "",
-    names: tuple[str, ...] | None = None,
+    embedding: Embedding | None = None,
 ) -> Figure:  # fmt: skip
-    """One picture of a fit: times or ordering, potential and drift, noise on the samples and against the ordering."""
+    """One picture of a fit: times or ordering, potential and drift, noise on the samples and against the ordering; of a
+    noise that is the same everywhere its interval, and the check in place of a curve."""
     figure = new_figure(13, 7.4)
     axes = figure.subplots(2, 3)
     X = samples_of(model)
-    at = Embedding.of(X, names)
+    at = embedding or Embedding.of(X)
     if times is None:
-        field(model, "ordering", axes[0, 0], title="ordering", embedding=at)
+        field(model, "ordering_std", axes[0, 0], title="ordering, standard deviation", embedding=at)
     else:
-        field(X, times, axes[0, 0], label=f"time{units(time)}", title="samples and their times", embedding=at)
+        field(model, times, axes[0, 0], label=f"time{units(time)}", title="samples and their times", embedding=at)
     field(model, "ordering", axes[0, 1], label="ordering l", title="learned ordering (0 at the start)", embedding=at)
     landscape(model, axes[0, 2], embedding=at)
-    drift(model, axes[0, 2], colour="w", samples=False, length=length, time=time, embedding=at)
-    axes[0, 2].set_title("learned potential and drift", fontsize=10)
+    axes[0, 2].set_title("learned potential", fontsize=10)
+    if X.shape[1] == 1:  # the drift has an axis of its own
+        axes[0, 1].clear()
+        drift(model, axes[0, 1], length=length, time=time, embedding=at)
+        axes[0, 1].set_title("learned drift", fontsize=10)
+    else:
+        drift(model, axes[0, 2], colour="w", samples=False, length=length, time=time, embedding=at)
+        turns = ", which also turns" if model.rotation_.any() else ""
+        axes[0, 2].set_title(f"learned potential and drift{turns}", fontsize=10)
     unit = units(noise_unit(length, time))
-    field(model, "noise", axes[1, 0], label=f"noise ρ{unit}", title="learned noise", embedding=at)
-    noise(model, axes[1, 1], length=length, time=time)
-    axes[1, 1].set_title("noise along the ordering", fontsize=10)
+    if is_constant(model):
+        noise(model, axes[1, 0], length=length, time=time)
+        check_scores(model, axes[1, 1], time=time)
+    else:
+        field(model, "noise", axes[1, 0], label=f"noise ρ{unit}", title="learned noise", embedding=at)
+        noise(model, axes[1, 1], length=length, time=time)
+        axes[1, 1].set_title("noise along the ordering", fontsize=10)
     history(model, axes[1, 2])
+    if not model.check_.trusted:
+        figure.suptitle("NOT TRUSTED: " + shortened(model.check_.reasons[0]), fontsize=10, color=RED)
     return figure
 
 
-def rotation(model: SnapshotSDE, *, length: str = "", time: str = "", names: tuple[str, ...] | None = None) -> Figure:
+def fates(model: SnapshotSDE, probabilities: dict[str, Array], *, embedding: Embedding | None = None) -> Figure:
+    """The probability of each fate at the samples, one map a fate, by name."""
+    rows, columns = -(-len(probabilities) // 3), min(3, len(probabilities))
+    figure = new_figure(4.6 * columns, 3.8 * rows)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for ax, (name, values) in zip(axes, probabilities.items(), strict=False):
+        field(model, values, ax, label="probability", title=name, embedding=embedding)
+    for ax in axes[len(probabilities) :]:
+        ax.axis("off")
+    return figure
+
+
+def rotation(model: SnapshotSDE, *, length: str = "", time: str = "", embedding: Embedding | None = None) -> Figure:
     """The drift in its two parts: streamlines of the gradient and of the rotation, and the share of the rotation."""
     figure = new_figure(13, 4)
     axes = figure.subplots(1, 3)
-    at = Embedding.of(samples_of(model), names)
+    at = embedding or Embedding.of(samples_of(model))
     for ax, part in zip(axes, ("gradient", "rotation"), strict=False):
         kind = "streamlines" if part == "gradient" or model.rotation_.any() else "arrows"
         drift(model, ax, kind=kind, part=part, length=length, time=time, embedding=at)
@@ -68,8 +95,6 @@ def demo(run: Learned) -> Figure:
     error = run.scores()["ordering, relative error"]
     assert p.times is not None
     field(model, p.times, axes[0, 0], label="time", title=f"1. Data: {len(p.X)} points, each observed once")
-    axes[0, 0].plot(*np.asarray(p.start), "*", color=RED, ms=12, mec="w", label="start")
-    axes[0, 0].legend(fontsize=8, loc="upper center")
     landscape(model, axes[0, 1])
     drift(model, axes[0, 1], colour="w", samples=False)
     axes[0, 1].set_title("2. Learned potential −l and drift ∇l", fontsize=10)

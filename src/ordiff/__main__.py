@@ -1,4 +1,4 @@
-"""``python -m ordiff.cli``."""
+"""``python -m ordiff``."""
 
 import sys
 
