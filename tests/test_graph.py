@@ -139,9 +139,10 @@ def test_the_layout_keeps_neighbours_together(rng):
         assert np.median(abs(rows - layout.indices.astype(int))) < 250
 
 
-@pytest.mark.parametrize("n", [5, 30])
-def test_approximate_recall(n):
+@pytest.mark.parametrize(("n", "visits"), [(5, 50_000), (30, 50_000), (30, 100)], ids=["lists", "wide", "graph"])
+def test_approximate_recall(n, visits, monkeypatch):
     pytest.importorskip("faiss")
+    monkeypatch.setattr(search, "_GRAPH_VISITS", visits)
     X = np.random.default_rng(0).normal(size=(4000, n))
     graph = od.NeighborGraph.build(X, k=15, method="approximate", random_state=1)
     assert_well_formed(graph, X)
@@ -155,8 +156,10 @@ def test_approximate_recall(n):
     assert pickle.loads(pickle.dumps(graph)).recall_ == graph.recall_
 
 
-def test_approximate_search_has_the_same_bits_on_any_number_of_threads(rng, set_threads):
+@pytest.mark.parametrize("visits", [50_000, 100], ids=["lists", "graph"])
+def test_approximate_search_has_the_same_bits_on_any_number_of_threads(visits, rng, set_threads, monkeypatch):
     faiss = pytest.importorskip("faiss")
+    monkeypatch.setattr(search, "_GRAPH_VISITS", visits)
     X, before = rng.normal(size=(5000, 10)), faiss.omp_get_max_threads()
     found = []
     for threads in (1, 4):
@@ -191,7 +194,7 @@ def test_rows_whose_lists_hold_too_few_points_are_searched_exactly(rng):
     short = np.bincount(lists.lists)[lists.lists] < k
     assert short.any()
     expected = brute(X, k - 1)
-    for samples, found in lists.blocks(X, k, step=300):
+    for samples, found in lists.blocks(X, k, 300, lists.order):
         for i, row in zip(samples, found, strict=True):
             assert len(set(row.tolist())) == k
             assert not short[i] or set(row.tolist()) == expected[i]
@@ -244,6 +247,10 @@ def test_approximate_search_without_faiss(rng, monkeypatch):
 @pytest.mark.parametrize(
     ("m", "n", "installed", "share", "expected"),
     [
+        (700, 16, True, 0.3, "graph"),
+        (700, 16, True, 0.1, "lists"),
+        (1200, 16, True, 0.1, "graph"),
+        (700, 16, False, 0.3, "_all_pairs"),
         (300, 6, True, 0.1, "_tree"),
         (300, 7, True, 0.1, "lists"),
         (300, 7, True, 0.3, "_tree"),
@@ -257,13 +264,16 @@ def test_approximate_search_without_faiss(rng, monkeypatch):
 def test_the_search_is_chosen_by_dimension_and_size(m, n, installed, share, expected, rng, monkeypatch):
     for name in ("_tree", "_all_pairs"):
         monkeypatch.setattr(search, name, lambda *_, name=name: name)
-    lists = SimpleNamespace(share=share, recall=0.99, blocks=lambda *_: "lists")
+    lists = SimpleNamespace(share=share, recall=0.99, order=None, blocks=lambda *_: "lists")
+    graph = SimpleNamespace(recall=0.99, blocks=lambda *_: "graph")
     monkeypatch.setattr(search, "_LISTS_SIZE", 200)
+    monkeypatch.setattr(search, "_GRAPH_VISITS", 100)
+    monkeypatch.setattr(approximate, "layered_graph", lambda *_: graph)
     monkeypatch.setattr(approximate, "has_faiss", lambda: installed)
     monkeypatch.setattr(approximate, "inverted_lists", lambda *_: lists)
     blocks, recall = search.nearest(rng.normal(size=(m, n)), 5, "auto", None, np.arange(m), 0.99)
     assert blocks == expected
-    assert recall == (0.99 if expected == "lists" else 1)
+    assert recall == (0.99 if expected in ("lists", "graph") else 1)
 
 
 def test_indices_of_64_bits_change_nothing(rng, monkeypatch):

@@ -288,7 +288,12 @@ def _factored(matrix: sp.csr_array) -> LinearMap:
     return lambda b, transposed: lu.solve(b, "T" if transposed else "N")
 
 
-def _two_levels(system: AbsorbingSystem) -> LinearMap:
+def approximate_inverse(system: Any) -> LinearMap:
+    """That of an `AbsorbingSystem`, or of another with ``matrix``, ``size``, ``leaving`` and ``matrix_product``."""
+    return _two_levels(system) if system.size > _MAX_FACTORED else _factored(system.matrix)
+
+
+def _two_levels(system: Any) -> LinearMap:
     """A coarse solve for functions constant on aggregates; before and after it one with the strong couplings only."""
     matrix, m = system.matrix, system.size
     count = int(np.clip(m // _STATES_PER_AGGREGATE, *_AGGREGATES))

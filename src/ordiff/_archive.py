@@ -19,6 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from ordiff._signals import termination_raises
+from ordiff._validation import LARGEST_SPAN
 
 # Members are no larger than this share of the file, or this many bytes in all: deflate alone makes 1000 of 1.
 _LARGEST_RATIO, _SMALL = 100, 2**26
@@ -164,8 +165,8 @@ class Archive:
     def _array(self, name: str, spec: ArraySpec, dtype: np.dtype[Any], shape: tuple[int, ...], start: int) -> Any:
         stored = np.frombuffer(self._bytes(name, start), dtype).reshape(shape)
         array = stored.astype(np.float64 if spec.kind == "f" else np.int64)
-        if spec.finite and not np.isfinite(array).all():
-            raise ValueError(f"{name} has numbers that are not finite.")
+        if spec.finite and not (np.abs(array) <= LARGEST_SPAN).all():
+            raise ValueError(f"{name} has numbers that are not finite, or beyond all use.")
         return array
 
 

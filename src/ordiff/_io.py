@@ -61,6 +61,9 @@ _PROCESS_ARRAYS = {
     "process.start": ArraySpec("f", "sq"), "process.start_weights": ArraySpec("f", "s"),
 }  # fmt: skip
 
+# The logarithm of a noise whose square is a number.
+_LARGEST_LOG = 320.0
+
 _NUMBER, _FLAG, _WORD, _WHOLE = one_of(int, float), one_of(bool), one_of(str), one_of(int)
 _STRENGTH = one_of(int, float, type(None))
 _FITTED = {
@@ -214,6 +217,9 @@ def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
     chain = FittedChain(states, dynamics, given, members["chain.ordering"], meta["alpha"], **parts)
     n_local = len(chain.edge_differences()) + len(chain.edge_forms())
     dynamics.check(len(points), n_local)
+    with np.errstate(all="ignore"):
+        if not (np.abs(np.log(chain.noise)) < _LARGEST_LOG).all():
+            raise ValueError("the noise of its chain is not positive, or beyond all use.")
     return chain
 
 

@@ -158,6 +158,14 @@ def over_rows(loop: Callable[..., Any], indptr: Any, *args: Any) -> list[Any]:
     return over_ranges(row_ranges(indptr), loop, indptr, *args)
 
 
+@cache
+def _blas() -> Any:
+    """The BLAS libraries, found once, and before a fork: one that cuts a search leaves a lock held in the child."""
+    import scipy.linalg  # noqa: F401  it has one of its own
+
+    return ThreadpoolController().select(user_api="blas")
+
+
 def _no_blas_users() -> SimpleQueue[tuple[int, ExitStack]]:
     """A queue of one item: how many ask for one BLAS thread now, and what restores the number there was. Whoever has
     taken the item out is alone with it."""
@@ -177,7 +185,7 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_blas, after_in_child=_after_fork)
 
 
 @contextmanager
@@ -199,11 +207,11 @@ def _change_blas_users(change: int) -> None:
         users, restore = queue.get()
         try:
             if users == 0:
-                blas = ThreadpoolController().select(user_api="blas")
+                blas = _blas()
                 several = [library["filepath"] for library in blas.info() if library["num_threads"] > 1]
                 if several:
                     restore.enter_context(blas.select(filepath=several).limit(limits=1))
-            users += change
+            users = max(0, users + change)  # a child forked inside leaves what it did not enter
             if users == 0:
                 restore.close()
         finally:

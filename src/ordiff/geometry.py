@@ -162,9 +162,13 @@ def knn_density(graph: NeighborGraph, k: int = 16, dimension: int | None = None)
     _validation.instance(graph, "graph", NeighborGraph)
     k = _validation.count(k, "k", 2)
     d = _dimension(graph, dimension)
-    radius = _positive_radius(graph, k)
+    return ball_density(_positive_radius(graph, k), k, graph.n_points, d)
+
+
+def ball_density(radius: Array, k: int, m: int, d: int) -> Array:
+    """(k − 1) / ((m − 1) V_d r^d) for the distances r to the k-th other of m samples."""
     log_ball = 0.5 * d * log(pi) - lgamma(0.5 * d + 1)
-    return np.exp(np.log((k - 1) / (graph.n_points - 1)) - log_ball - d * np.log(radius))
+    return np.exp(np.log((k - 1) / (m - 1)) - log_ball - d * np.log(radius))
 
 
 def balanced_density(

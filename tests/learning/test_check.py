@@ -10,15 +10,15 @@ import pytest
 import ordiff as od
 
 
-def fitted(start, X, times):
-    return fitted_and_told(start, X, times)[0]
+def fitted(start, X, times, **settings):
+    return fitted_and_told(start, X, times, **settings)[0]
 
 
-def fitted_and_told(start, X, times):
+def fitted_and_told(start, X, times, **settings):
     """A model, and the warnings of its fit."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", od.OrdiffWarning)
-        return od.SnapshotSDE(start, noise="constant").fit(X, times), told
+        return od.SnapshotSDE(start, noise="constant", **settings).fit(X, times), told
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def turning_and_told():
     times = rng.uniform(0, 3, 600)
     rotation = np.array([[-1.0, 2.0], [-2.0, -1.0]])
     X = od.datasets.simulate(lambda x: x @ rotation, 0.6, [2.0, 0.0], times, random_state=rng)
-    return fitted_and_told(np.array([2.0, 0.0]), X, times)
+    return fitted_and_told(np.array([2.0, 0.0]), X, times, drift="gradient")
 
 
 @pytest.fixture(scope="module")

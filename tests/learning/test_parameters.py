@@ -58,12 +58,12 @@ def test_what_has_no_scores_says_so(chain, target: str) -> None:
 
 
 def test_positive_quantities_stay_within_bounds() -> None:
-    block = ParameterBlock("noise", None, centre=0.0)
+    block = ParameterBlock("noise", None, centre=0.0, limit=np.log(10.0))
     value, slope = block.field(np.array([-1e3, 0.0, 1e3]))
     assert value[1] == 1
     np.testing.assert_allclose(value[[0, 2]], [0.1, 10.0])
     assert np.isfinite(slope).all()
-    above = ParameterBlock("noise", None, centre=0.0, floor=0.5)
+    above = ParameterBlock("noise", None, centre=0.0, floor=0.5, limit=np.log(10.0))
     z = np.array([-20.0, -1.0, 0.0, 1.0])
     value, _ = above.field(z)
     np.testing.assert_allclose(value**2, block.field(z)[0] ** 2 + 0.25)

@@ -1,15 +1,20 @@
-"""Approximate search for the k nearest by faiss: points in lists around centres, of which a query visits the nearest.
+"""Approximate search for the k nearest by faiss, of two kinds.
 
-How many lists a query visits, ``n_probe``, follows from a sample of queries with their exact neighbours: the nearest
-lists that hold the wanted share of them. The recall that is reported is that of other queries.
+    InvertedLists    points in lists around centres, of which a query visits the nearest ``n_probe``
+    LayeredGraph     HNSW: a query walks along a graph, with the nearest ``breadth`` points so far as candidates
+
+How much a query visits follows from a sample of queries with their exact neighbours, so that it finds the wanted share
+of them. The recall that is reported is that of other queries. Lists are the faster while a query visits few points of
+them; in many coordinates without clusters it visits half of all, and the graph, whose queries hardly depend on the
+number of points, is faster from some 10⁵ points on (benchmarks/RESULTS.md, "Search").
 
 Threads are those of `_parallel`, each with one OpenMP thread: GNU OpenMP hangs in a child that is forked after it had
-several. HNSW, the graph of faiss, is left out: built on several threads it differs from run to run, and on one it is
-slower than the lists wherever these are worth while (benchmarks/RESULTS.md, "Search").
+several. The graph is built on one: on several it would differ from run to run.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,14 +37,39 @@ _SAMPLE = 400
 _WIDTH = 16
 # Multiply-adds a number read: points of a list are not reused as those of a matrix product are.
 _READ = 4
+# Links of a point in the graph, and candidates while it is built; more links make queries slower than they save.
+_LINKS, _BUILD_BREADTH = 32, 80
+# Candidates of a query, as multiples of k: the first and the last that are tried, and the step between two.
+_LEAST_BREADTH, _MOST_BREADTH, _WIDER = 1.5, 40.0, 1.3
+
+
+class ApproximateSearch(ABC):
+    """An index of points, (m, n) in single precision, centred and scaled; recall: of the k nearest, self counted, on a
+    sample."""
+
+    points: Single
+    recall: float
+
+    @abstractmethod
+    def search(self, samples: IntArray, k: int) -> NDArray[np.int64]:
+        """Indices of the k nearest of these samples, (s, k); −1 where what was visited holds fewer."""
+
+    def blocks(self, X: Array, k: int, step: int, order: IntArray) -> Iterator[tuple[IntArray, NDArray[np.int64]]]:
+        """(samples, indices of the k nearest of each) in this order: near ones together, for the sake of the cache."""
+        for start in range(0, len(order), step):
+            samples = order[start : start + step]
+            found = self.search(samples, k)
+            short = np.flatnonzero((found < 0).any(axis=1))
+            if short.size:
+                found[short] = exact_nearest(X, samples[short], k)
+            yield samples, found
 
 
 @dataclass(frozen=True)
-class InvertedLists:
+class InvertedLists(ApproximateSearch):
     """Points in lists, and how many of them to visit.
 
-    index: faiss's IndexIVFFlat of the points, (m, n) in single precision, centred and scaled; lists: the list of each
-    point, (m,); n_probe: lists that a query visits; recall: of the k nearest, self counted, on a sample.
+    index: faiss's IndexIVFFlat; lists: the list of each point, (m,); n_probe: lists that a query visits.
     """
 
     faiss: Any
@@ -54,20 +84,27 @@ class InvertedLists:
         """The share of the lists that a query visits."""
         return self.n_probe / int(self.index.nlist)
 
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """The points list by list, (m,)."""
+        return np.argsort(self.lists, kind="stable")
+
     def search(self, samples: IntArray, k: int) -> NDArray[np.int64]:
-        """Indices of the k nearest of these samples, (s, k); −1 where the lists that were visited hold fewer."""
         return _search(self.faiss, self.index, self.points[samples], k, self.n_probe)
 
-    def blocks(self, X: Array, k: int, step: int) -> Iterator[tuple[IntArray, NDArray[np.int64]]]:
-        """(samples, indices of the k nearest of each), list by list, so that what is visited is in cache."""
-        order = np.argsort(self.lists, kind="stable")
-        for start in range(0, len(order), step):
-            samples = order[start : start + step]
-            found = self.search(samples, k)
-            short = np.flatnonzero((found < 0).any(axis=1))
-            if short.size:
-                found[short] = exact_nearest(X, samples[short], k)
-            yield samples, found
+
+@dataclass(frozen=True)
+class LayeredGraph(ApproximateSearch):
+    """index: faiss's IndexHNSWFlat; breadth: candidates of a query."""
+
+    faiss: Any
+    index: Any
+    points: Single
+    breadth: int
+    recall: float
+
+    def search(self, samples: IntArray, k: int) -> NDArray[np.int64]:
+        return _search_graph(self.faiss, self.index, self.points[samples], k, self.breadth)
 
 
 def has_faiss() -> bool:
@@ -78,24 +115,54 @@ def has_faiss() -> bool:
 
 def inverted_lists(X: Array, k: int, recall: float, random_state: int | None) -> InvertedLists:
     """Lists of the points X, (m, n), that are centred, for this recall of the k nearest."""
-    try:
-        with deferred_interrupts():
-            import faiss
-    except ImportError:
-        raise _validation.missing_extra("faiss", "approximate", 'method="approximate"') from None
-    rng, m, points = np.random.default_rng(random_state or 0), len(X), _single(X)
+    faiss, rng, m, points = _faiss(), np.random.default_rng(random_state or 0), len(X), _single(X)
     with _one_thread(faiss):
         index = _trained(faiss, points, max(1, min(int(_LISTS * np.sqrt(m)), m // 39)), rng)
         lists = _search(faiss, index.quantizer, points, 1)[:, 0]
         index.add_core(m, faiss.swig_ptr(points), None, faiss.swig_ptr(lists))
 
-    sample = rng.permutation(m)[: 2 * _SAMPLE]
-    exact = exact_nearest(X, sample, k)
-    choosing, measuring = sample[::2], sample[1::2]
+    choosing, measuring, exact = _sampled_queries(X, k, rng)
     near = _search(faiss, index.quantizer, points[choosing], index.nlist)
     n_probe = _lists_to_visit(near, lists[exact[::2]], recall)
     found = _search(faiss, index, points[measuring], k, n_probe)
     return InvertedLists(faiss, index, points, lists, n_probe, _recall(X, measuring, found, exact[1::2]))
+
+
+def layered_graph(X: Array, k: int, recall: float, random_state: int | None) -> LayeredGraph:
+    """The graph of the points X, (m, n), that are centred, for this recall of the k nearest."""
+    faiss, rng, points = _faiss(), np.random.default_rng(random_state or 0), _single(X)
+    with _one_thread(faiss):
+        index = faiss.IndexHNSWFlat(points.shape[1], _LINKS)
+        index.hnsw.efConstruction = _BUILD_BREADTH
+        index.hnsw.rng = faiss.RandomGenerator(int(rng.integers(2**31)))
+        index.add(points)
+
+    choosing, measuring, exact = _sampled_queries(X, k, rng)
+    breadth = int(_LEAST_BREADTH * k)
+    while True:
+        found = _search_graph(faiss, index, points[choosing], k, breadth)
+        if breadth >= _MOST_BREADTH * k or _recall(X, choosing, found, exact[::2]) >= recall:
+            break
+        breadth = int(np.ceil(_WIDER * breadth))
+    found = _search_graph(faiss, index, points[measuring], k, breadth)
+    return LayeredGraph(faiss, index, points, breadth, _recall(X, measuring, found, exact[1::2]))
+
+
+def _faiss() -> Any:
+    try:
+        with deferred_interrupts():
+            import faiss
+    except ImportError:
+        raise _validation.missing_extra("faiss", "approximate", 'method="approximate"') from None
+    return faiss
+
+
+def _sampled_queries(
+    X: Array, k: int, rng: np.random.Generator
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int64]]:
+    """Samples to choose by and others to measure with, and the k nearest of all: those of the first at even rows."""
+    sample = rng.permutation(len(X))[: 2 * _SAMPLE]
+    return sample[::2], sample[1::2], exact_nearest(X, sample, k)
 
 
 def exact_nearest(X: Array, samples: IntArray, k: int) -> NDArray[np.int64]:
@@ -125,15 +192,26 @@ def _trained(faiss: Any, points: Single, n_lists: int, rng: np.random.Generator)
 
 def _search(faiss: Any, index: Any, queries: Single, k: int, n_probe: int | None = None) -> NDArray[np.int64]:
     """Indices of the k nearest in a faiss index, (s, k), on threads of `_parallel`."""
-    found = np.empty((len(queries), k), np.int64)
     options = {} if n_probe is None else {"params": faiss.SearchParametersIVF(nprobe=n_probe)}
+    visited = index.ntotal if n_probe is None else index.ntotal * n_probe // index.nlist
+    return _on_threads(faiss, index, queries, k, int(visited), options)
+
+
+def _search_graph(faiss: Any, index: Any, queries: Single, k: int, breadth: int) -> NDArray[np.int64]:
+    options = {"params": faiss.SearchParametersHNSW(efSearch=breadth)}
+    return _on_threads(faiss, index, queries, k, breadth * _LINKS, options)
+
+
+def _on_threads(
+    faiss: Any, index: Any, queries: Single, k: int, visited: int, options: dict[str, Any]
+) -> NDArray[np.int64]:
+    found = np.empty((len(queries), k), np.int64)
 
     def search(start: int, stop: int) -> None:
         with _one_thread(faiss):
             found[start:stop] = index.search(queries[start:stop], k, **options)[1]
 
-    visited = index.ntotal if n_probe is None else index.ntotal * n_probe // index.nlist
-    work = len(queries) * queries.shape[1] * int(visited) * _READ
+    work = len(queries) * queries.shape[1] * visited * _READ
     _parallel.over_ranges(_parallel.even_ranges(len(queries), work), search)
     return found
 

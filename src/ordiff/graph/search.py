@@ -24,6 +24,8 @@ _TREE_DIMENSION = 15
 # From more points in more coordinates than these, lists beat a tree on gaussian samples, unless the recall wants a
 # larger share of the lists than that: then comparing all pairs, by matrix products, is faster, and exact.
 _LISTS_DIMENSION, _LISTS_SIZE, _MOST_VISITED = 6, 20_000, 0.2
+# A query along faiss's layered graph takes the time of one that visits so many points of lists.
+_GRAPH_VISITS = 50_000
 # Neighbours (or pairs compared) at a time: bounds the memory of the search beside the graph itself.
 _BLOCK = 2_000_000
 
@@ -96,11 +98,31 @@ def nearest(
     m, n = X.shape
     big = n > _LISTS_DIMENSION and m > _LISTS_SIZE
     if method == "approximate" or (method == "auto" and big and approximate.has_faiss()):
-        centred = _centred(X)
+        centred, step = _centred(X), max(1, _BLOCK // k)
         lists = approximate.inverted_lists(centred, k, recall, random_state)
+        visits = m * (lists.share if method == "approximate" else min(lists.share, _MOST_VISITED))
+        if visits > _GRAPH_VISITS:
+            graph = approximate.layered_graph(centred, k, recall, random_state)
+            return graph.blocks(centred, k, step, order), graph.recall
         if method == "approximate" or lists.share < _MOST_VISITED:
-            return lists.blocks(centred, k, max(1, _BLOCK // k)), lists.recall
+            return lists.blocks(centred, k, step, lists.order), lists.recall
     return (_tree(X, k, order) if n <= _TREE_DIMENSION else _all_pairs(_centred(X), k)), 1.0
+
+
+def nearest_among(X: Array, queries: Array, k: int) -> tuple[IntArray, Array]:
+    """The k nearest of X to other points: indices and distances, (q, k) each; exact."""
+    if X.shape[1] <= _TREE_DIMENSION:
+        from scipy.spatial import cKDTree
+
+        distances, found = query_tree(cKDTree(X), queries, [*range(1, k + 1)])
+        return found, distances
+    with deferred_interrupts():
+        from sklearn.neighbors import NearestNeighbors
+
+    centre = X.mean(axis=0)
+    near = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X - centre)
+    distances, found = near.kneighbors(queries - centre)
+    return found, distances
 
 
 def within(X: Array, radius: Array, order: IntArray) -> Iterator[tuple[IntArray, IntArray, IntArray]]:

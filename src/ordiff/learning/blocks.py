@@ -39,8 +39,9 @@ _PAPER_ORDERING, _PAPER_NOISE = 0.03, 12.5
 # A chain on samples stays put too often: this factor on P_ii.
 _SELF_WEIGHT = 0.5
 
-# A chain is designed for, and its noise starts, within this factor of the median.
-NOISE_RANGE = 2.5
+# The noise of a chain starts within this factor of its median, and the logarithm of a field stays within the second of
+# where it started: a factor of 10, beyond which samples do not tell.
+NOISE_RANGE, _FIELD_LIMIT = 2.5, float(np.log(10.0))
 
 Built = tuple[ParameterBlock, Array]  # a block, and the coefficients that it starts from
 
@@ -181,7 +182,9 @@ class _Builder:
         lower: tuple[tuple[Array, float], ...] = ()
         if self.basis.spline is not None and self.settings.smoothness.noise == "auto":
             lower = ((self.basis.spline.lower[0], _START_LOWER),)
-        block = ParameterBlock("noise", U, centre=centre, penalty=penalty, strength=strength, floor=floor, lower=lower)
+        block = ParameterBlock(
+            "noise", U, centre=centre, penalty=penalty, strength=strength, floor=floor, limit=_FIELD_LIMIT, lower=lower
+        )
         return block, _coefficients(U, block.exponent(rho), states.volumes, penalty)
 
     def eps(self) -> Built:

@@ -30,6 +30,8 @@ _LARGEST_Z = 4.0
 _MEAN_TOLERANCE, _COVARIANCE_TOLERANCE = 0.03, 0.06
 # Bins of time, the fewest samples in one, and the principal directions that are compared.
 _BINS, _FEWEST, _DIRECTIONS = 6, 20, 5
+# The largest share of an ordering that an extrapolation to a step of 0 may change.
+_STEP_CHANGE = 0.3
 # The spacing in units of the one that the noise asks for.
 _WIDEST = 1.3
 # The largest noise in units of its median, and the share of samples at the floor or not reached that is no alarm.
@@ -83,6 +85,7 @@ def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float) -
         *_of_the_run(result, data),
         *_of_the_moments(table),
         *_of_the_states(result, data),
+        *_of_the_step(result),
         *_of_the_noise(noise, steady),
     ]
     return FitCheck(not reasons, tuple(reasons), table)
@@ -222,6 +225,16 @@ def _of_the_run(result: FitResult | MomentFit, data: Snapshots) -> list[str]:
             f"{result.early.size} of {m} samples were seen before the first step and are not used: give a smaller eps."
         )
     return reasons
+
+
+def _of_the_step(result: FitResult) -> list[str]:
+    if result.step_change <= _STEP_CHANGE:
+        return []
+    eps = result.chain.dynamics.eps
+    return [
+        f"a shorter step would change the ordering by about {100 * result.step_change:.0f}%: the step of {eps:.3g} is "
+        f"too long for how fast the drift changes. Give Solver(eps={eps / 2:.3g}) or less."
+    ]
 
 
 def _of_the_states(result: FitResult, data: Snapshots) -> list[str]:

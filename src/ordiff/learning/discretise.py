@@ -150,6 +150,7 @@ def design(settings: FitSettings, data: Snapshots, coarse: FittedChain) -> tuple
     refined = _refined(settings, data, coarse, spacing, low)
     if settings.spacing == "auto":
         least = _affordable(data, coarse, eps, REACH * np.sqrt(eps) * high + eps * drift)
+        least = min(least, coarse.states.spacing)
         spacing, refined = max(spacing, least), max(refined, least)
     try:
         states = _states(settings, data, refined, widen=False)

@@ -143,6 +143,7 @@ class Solution:
     loss: float  # with penalties
     information: Array | None = None  # Fisher information at a, (K, K)
     covariance: Array | None = None  # posterior, (K, K)
+    gradient: Array | None = None  # of the loss at a, (K,)
     decrement: float = np.inf  # the nats that a Newton step would still gain
     interrupted: bool = False
 
@@ -296,12 +297,12 @@ def solution_at(
     inverse = np.linalg.inv(H)
     covariance = 0.5 * (inverse + inverse.T)
     value, g = evaluations(problem, a)
-    g = problem.n_samples * g
+    slope, g = g, problem.n_samples * g
     if free is None:
         decrement = 0.5 * float(g @ covariance @ g)
     else:
         decrement = 0.5 * float(g[free] @ np.linalg.solve(H[np.ix_(free, free)], g[free]))
-    return Solution(a, problem, value if loss is None else loss, F, covariance, decrement)
+    return Solution(a, problem, value if loss is None else loss, F, covariance, slope, decrement)
 
 
 def first_metric(problem: PenalisedLikelihood, a: Array) -> Array:

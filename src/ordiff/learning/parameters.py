@@ -21,19 +21,19 @@ from ordiff.learning.penalties import RelativeRoughness
 from ordiff.learning.scores import Directions
 from ordiff.learning.tensor import metric_slopes
 
-# log of what is positive stays within this of where it started, a factor of 10; the limiter z/(1 + (z/limit)^p)^{1/p}
-# hardly changes what is well within.
-_LIMIT, _SHARPNESS = float(np.log(10.0)), 8
+# log of what is positive stays within a limit of where it started, unless said a factor of 150; the limiter
+# z/(1 + (z/limit)^p)^{1/p} hardly changes what is well within.
+_LIMIT, _SHARPNESS = 5.0, 8
 
 
 @dataclass(frozen=True, eq=False)
 class ParameterBlock:
     """One learned quantity: ``target`` (and which of several, ``index``) by coefficients in a basis.
 
-    basis: U (N, K), for a rotation (d N, K), coordinate after coordinate; None for values, one coefficient a state.
-    ``centre`` (a number or (N,)) is the logarithm of what a positive quantity is near, ``floor`` what it stays above.
-    penalty: (K, K) or (K,), the quadratic form A of the regulariser aᵀA a; or ``relative``, that of an ordering
-    relative to the noise. unit: the size of a coefficient that makes a difference, ρ² for an ordering.
+    basis: U (N, K), (d N, K) of a rotation; None for values, one coefficient a state. ``centre`` (a number or (N,)) is
+    the logarithm of what a positive quantity is near, ``limit`` how far its logarithm may be from there, ``floor`` what
+    it stays above. penalty: (K, K) or (K,), the quadratic form A of the regulariser aᵀA a; or ``relative``, that of an
+    ordering relative to the noise. unit: the size of a coefficient that makes a difference, ρ² for an ordering.
     """
 
     target: str
@@ -44,6 +44,7 @@ class ParameterBlock:
     strength: float = 0.0
     unit: float = 1.0
     floor: float = 0.0
+    limit: float = _LIMIT
     relative: RelativeRoughness | None = None
     lower: tuple[tuple[Array, float], ...] = ()  # further quadratic forms (K, K), with their strengths
     most_lower: float = np.inf  # what those of a rotation stay below
@@ -71,7 +72,7 @@ class ParameterBlock:
         if not self.positive:
             return z, np.ones_like(z)
         away = z - self.centre
-        beyond = 1 + (away / _LIMIT) ** _SHARPNESS
+        beyond = 1 + (away / self.limit) ** _SHARPNESS
         value = np.exp(self.centre + away * beyond ** (-1 / _SHARPNESS))
         above = np.hypot(value, self.floor)
         return above, beyond ** (-1 - 1 / _SHARPNESS) * value * (value / above)

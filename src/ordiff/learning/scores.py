@@ -38,13 +38,13 @@ Derivative = Callable[[ChainRows, float], Array]  # ∂ log K on the edges of ro
 @dataclass(frozen=True)
 class Directions:
     """Changes U a of the dynamics, each U (N, K_k): one for every ordering, slope and local slope (None: no change),
-    those of several local slopes together, and one for the noise. The columns of the scores are in this order."""
+    those of several local slopes together, and one for the noise, whose columns of the scores are the last."""
 
     orderings: tuple[Array | None, ...] = ()
     slopes: tuple[Array | None, ...] = ()
     local_slopes: tuple[Array | None, ...] = ()
-    together: tuple[tuple[int, Array], ...] = ()  # the first of d local slopes, and their changes U (d, N, K)
     noise: Array | None = None
+    together: tuple[tuple[int, Array], ...] = ()  # the first of d local slopes, and their changes U (d, N, K)
 
 
 def scores(

@@ -6,9 +6,9 @@ difference is the error of the step alone, and
 
     f = f_ε + (f_ε − f_2ε)
 
-is off by O(ε²), at a few hundredths of the cost of the fit. (Half the step would need closer states.) The noise of a
-fit is at the optimum of its marginal likelihood, where the slope g of the joint one is not 0; at twice the step the
-optimum of loss − g·a is looked for.
+is off by O(ε²), at a few hundredths of the cost of the fit. (Half the step would need closer states.) Of the noise only
+the level is extrapolated: its field is known too loosely. The noise of a fit is at the optimum of its marginal
+likelihood, where the slope g of the joint one is not 0; at twice the step the optimum of loss − g·a is looked for.
 """
 
 from __future__ import annotations
@@ -46,12 +46,11 @@ def extrapolated(
     """
     problem, a = solution.problem, solution.a
     parameters = replace(problem.parameters, base=replace(problem.parameters.base, eps=2 * chain.dynamics.eps))
-    slope = evaluations(problem, a)[1]
-    twice = replace(problem, likelihood=likelihood, parameters=parameters, slope=slope)
+    twice = replace(problem, likelihood=likelihood, parameters=parameters, slope=solution.gradient)
     a, _ = minimise(twice, a, problem.curvature(solution.fisher, a), evaluations.aside(), _ITERATIONS, tol)
     coarser = read(parameters.dynamics(a))
     by_ordering = chain.ordering - coarser.ordering
-    by_noise = np.log(chain.noise / coarser.noise)
+    by_noise = np.average(np.log(chain.noise / coarser.noise), weights=chain.states.volumes)  # of its level
     w, coarser_w = chain.rotation, coarser.rotation
     if w is None or coarser_w is None:
         change = _relative(by_ordering, chain.ordering, chain.states.volumes)
@@ -59,7 +58,8 @@ def extrapolated(
         change = _relative_drift(chain.states, by_ordering, w - coarser_w, chain.ordering, w)
     share = min(1.0, _LARGEST / max(change, np.finfo(float).tiny))
     turned = None if w is None or coarser_w is None else w + share * (w - coarser_w)
-    ordering, shift = chain.ordering + share * by_ordering, np.clip(share * by_noise, -_SHIFT, _SHIFT)
+    shift = np.full(len(chain.ordering), np.clip(share * by_noise, -_SHIFT, _SHIFT))
+    ordering = chain.ordering + share * by_ordering
     return replace(chain, ordering=ordering, log_noise_shift=shift, rotation=turned), change
 
 
