@@ -26,7 +26,7 @@ from ordiff.states import States
 _FORMAT = 4
 _KIND = "ordiff.SnapshotSDE"
 _OF_STATES = ("spacing", "dimension", "radius", "are_samples")
-_OF_CHAIN = ("log_noise_shift", "rotation", "metric")
+_OF_CHAIN = ("rotation", "metric")
 _OF_BASIS = ("centre", "directions", "knots")
 
 # The arrays of every file. Axes: q coordinates of the process, n of the samples, m samples, s points of the start,
@@ -49,7 +49,7 @@ _CHAIN_ARRAYS = {
     "states.points": ArraySpec("f", "Nq"), "states.volumes": ArraySpec("f", "N"), "states.start": ArraySpec("f", "N"),
     "graph.indptr": ArraySpec("i", "R"), "graph.indices": ArraySpec("i", "E"), "graph.sqdist": ArraySpec("f", "E"),
     "dynamics.noise": ArraySpec("f", "N"), "dynamics.log_weight": ArraySpec("f", "N"),
-    "chain.ordering": ArraySpec("f", "N"), "chain.log_noise_shift": ArraySpec("f", "N", required=False),
+    "chain.ordering": ArraySpec("f", "N"),
     "chain.rotation": ArraySpec("f", "Nq", required=False), "chain.metric": ArraySpec("f", "qq", required=False),
 }  # fmt: skip
 # Those of which a chain has several, with a number each.

@@ -85,6 +85,14 @@ def test_an_untrusted_fit_warns(turning_and_told):
     assert "not trusted: the fitted process does not reproduce" in str(told[0].message)
 
 
+def test_close_snapshots_of_a_wide_start_are_told(rng):
+    """Noise of .45 moves by .06 in the horizon, less than the samples of the start are apart."""
+    times = np.repeat([0.0, 0.01, 0.02], 200)
+    X = od.datasets.simulate(lambda x: -10 * x, 0.45, rng.uniform(-4, 4, (600, 2)), times, random_state=rng)
+    model = fitted(times == 0, X, times, drift="gradient")
+    assert any("sampling of the start" in reason for reason in model.check_.reasons)
+
+
 def test_deviations_of_the_drift_cover(right):
     data = od.datasets.double_well(600, random_state=0)
     assert right.drift_std_.shape == right.drift_.shape

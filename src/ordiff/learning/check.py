@@ -40,6 +40,8 @@ _NOISE_RANGE, _SHARE = 10.0, 0.02
 _LARGEST_EXCESS = 5.0
 # The probability that directions are found whose moments differ, where there is none.
 _CHANCE = 1e-4
+# The least distance that noise moves within the horizon, as a share of the spread of the start.
+_NARROWEST = 0.35
 # The dimension from which a chain of some thousand states is too coarse.
 _TOO_MANY_DIMENSIONS = 4
 # Two deviations of the log noise: beyond a factor of 1.5 either way, drift and noise are not told apart.
@@ -87,6 +89,7 @@ def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float) -
         *_of_the_states(result, data),
         *_of_the_step(result),
         *_of_the_noise(noise, steady),
+        *_of_the_start(data, noise),
     ]
     return FitCheck(not reasons, tuple(reasons), table)
 
@@ -225,6 +228,22 @@ def _of_the_run(result: FitResult | MomentFit, data: Snapshots) -> list[str]:
             f"{result.early.size} of {m} samples were seen before the first step and are not used: give a smaller eps."
         )
     return reasons
+
+
+def _of_the_start(data: Snapshots, noise: Array) -> list[str]:
+    """A start is known by its samples alone: noise that moves less than they are apart takes up their sampling error."""
+    if data.one_start:
+        return []
+    w = data.start_weights
+    spread = float(np.sqrt((w @ (data.start - w @ data.start) ** 2).mean()))
+    moved = float(np.median(noise) * np.sqrt(data.horizon))
+    if moved >= _NARROWEST * spread:
+        return []
+    return [
+        f"the start is spread over {spread:.3g}, and within the horizon noise moves by {moved:.3g} only: so little is "
+        "not told apart from the sampling of the start, and noise comes out too large. Give later snapshots, more "
+        "samples of the start, or the known noise."
+    ]
 
 
 def _of_the_step(result: FitResult) -> list[str]:

@@ -121,7 +121,6 @@ class FittedChain:
     given: tuple[Ordering, ...]  # the local orderings
     ordering: Array  # (N,) corrected for the length of the step, 0 at the start
     alpha: float
-    log_noise_shift: Array | None = None  # (N,) what an infinitely short step adds to the logarithm of the noise
     rotation: Array | None = None  # (N, d) the drift beside the gradients, corrected in the same way
     metric: Array | None = None  # (d, d) A⁻¹ of a noise with a direction
 
@@ -156,8 +155,7 @@ class FittedChain:
         if self.states.are_samples:
             return rho
         over = np.sqrt(0.5 * (1 + (self.operator @ rho**2) / rho**2))
-        read = rho / np.minimum(over, np.sqrt(2))
-        return np.asarray(read if self.log_noise_shift is None else read * np.exp(self.log_noise_shift))
+        return np.asarray(rho / np.minimum(over, np.sqrt(2)))
 
     def ordering_at(self, X: Array) -> Array:
         """The ordering at points, (p,)."""

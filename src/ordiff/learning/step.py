@@ -6,9 +6,10 @@ difference is the error of the step alone, and
 
     f = f_ε + (f_ε − f_2ε)
 
-is off by O(ε²), at a few hundredths of the cost of the fit. (Half the step would need closer states.) Of the noise only
-the level is extrapolated: its field is known too loosely. The noise of a fit is at the optimum of its marginal
-likelihood, where the slope g of the joint one is not 0; at twice the step the optimum of loss − g·a is looked for.
+is off by O(ε²), at a few hundredths of the cost of the fit. (Half the step would need closer states.) The noise
+stays as it is read: the difference of two noise fields is mostly what samples do not tell. It is at the optimum of its
+marginal likelihood, where the slope g of the joint one is not 0; at twice the step the optimum of loss − g·a is looked
+for.
 """
 
 from __future__ import annotations
@@ -26,9 +27,8 @@ from ordiff.states import States
 
 # Iterations of L-BFGS: the optimum is near, and its curvature is known.
 _ITERATIONS = 15
-# The largest change of an ordering by extrapolation, as a share of its size, and of the logarithm of the noise: beyond
-# them a series in ε has no meaning.
-_LARGEST, _SHIFT = 0.5, 0.2
+# The largest change of a drift by extrapolation, as a share of its size: beyond it a series in ε has no meaning.
+_LARGEST = 0.5
 
 
 def extrapolated(
@@ -50,7 +50,6 @@ def extrapolated(
     a, _ = minimise(twice, a, problem.curvature(solution.fisher, a), evaluations.aside(), _ITERATIONS, tol)
     coarser = read(parameters.dynamics(a))
     by_ordering = chain.ordering - coarser.ordering
-    by_noise = np.average(np.log(chain.noise / coarser.noise), weights=chain.states.volumes)  # of its level
     w, coarser_w = chain.rotation, coarser.rotation
     if w is None or coarser_w is None:
         change = _relative(by_ordering, chain.ordering, chain.states.volumes)
@@ -58,9 +57,8 @@ def extrapolated(
         change = _relative_drift(chain.states, by_ordering, w - coarser_w, chain.ordering, w)
     share = min(1.0, _LARGEST / max(change, np.finfo(float).tiny))
     turned = None if w is None or coarser_w is None else w + share * (w - coarser_w)
-    shift = np.full(len(chain.ordering), np.clip(share * by_noise, -_SHIFT, _SHIFT))
     ordering = chain.ordering + share * by_ordering
-    return replace(chain, ordering=ordering, log_noise_shift=shift, rotation=turned), change
+    return replace(chain, ordering=ordering, rotation=turned), change
 
 
 def _relative_drift(states: States, by_ordering: Array, by_rotation: Array, ordering: Array, rotation: Array) -> float:
