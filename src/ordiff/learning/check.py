@@ -231,7 +231,7 @@ def _of_the_run(result: FitResult | MomentFit, data: Snapshots) -> list[str]:
 
 
 def _of_the_start(data: Snapshots, noise: Array) -> list[str]:
-    """A start is known by its samples alone: noise that moves less than they are apart takes up their sampling error."""
+    """A start is known by its samples alone: noise that moves less than these are apart takes up their sampling."""
     if data.one_start:
         return []
     w = data.start_weights
