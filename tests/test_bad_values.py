@@ -24,6 +24,7 @@ ELSEWHERE = {
     "datasets",
     "single_cell",
     "tuning",
+    "plot",
 }
 
 

@@ -93,7 +93,9 @@ def refuse_masked(value: Any, name: str) -> Any:
         raise ValueError(f"{name} has {int(np.ma.getmaskarray(value).sum())} masked values: remove or fill them first.")
     kinds = {getattr(kind, "kind", "O") for kind in np.atleast_1d(np.array(_types_of(value), dtype=object))}
     if kinds & set("mMc"):
-        raise ValueError(f"{name} must be an array of real numbers; it holds dates or complex numbers.")
+        raise ValueError(
+            f"{name} must be an array of real numbers; it holds dates or complex numbers. Complex data not supported."
+        )
     return value
 
 

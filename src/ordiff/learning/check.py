@@ -87,9 +87,9 @@ def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float) -
         *_of_the_run(result, data),
         *_of_the_moments(table),
         *_of_the_states(result, data),
-        *_of_the_step(result),
         *_of_the_noise(noise, steady),
         *_of_the_start(data, noise),
+        *_of_the_step(result),
     ]
     return FitCheck(not reasons, tuple(reasons), table)
 

@@ -30,12 +30,20 @@ _WORTH, _CLEAR = 3.0, 12.0
 _GRADIENT_ITERATIONS = 60
 
 
-def streams_for(settings: FitSettings, states: States, given: GivenOrderings, coarse: bool) -> StreamFunctions | None:
-    """The stream functions of a drift that turns, if it is asked for: beside a known phase only when it is demanded."""
+# The fewest samples that a rotation is looked for in.
+_FEWEST_SAMPLES = 100
+
+
+def streams_for(
+    settings: FitSettings, states: States, given: GivenOrderings, n_samples: int, coarse: bool
+) -> StreamFunctions | None:
+    """The stream functions of a drift that turns, if it is asked for: beside a known phase, or with few samples, only
+    when it is demanded."""
     learned = settings.learn
     if settings.drift == "gradient" or "ordering" not in learned or {"eps", "density", "scale"} & learned:
         return None
-    if settings.drift == "auto" and (given.local or settings.smoothness.basis is None):
+    few = n_samples < _FEWEST_SAMPLES
+    if settings.drift == "auto" and (few or given.local or settings.smoothness.basis is None):
         return None
     streams = StreamFunctions.on(states, coarse)
     if streams is None and settings.drift == "general" and states.dimension > 1:

@@ -183,7 +183,7 @@ def learn(
     chain = None if before is None else before.chain
     parameters, a = parametrise(settings, data, states, eps, given, chain, rho, coarse=updates == 1)
     problem = PenalisedLikelihood(likelihood, parameters, used.weights)
-    streams = streams_for(settings, states, given, coarse=updates == 1)
+    streams = streams_for(settings, states, given, len(used.X), coarse=updates == 1)
     turned = None if before is None or streams is None else before.chain.rotation
     if streams is not None and turned is not None:
         assert before is not None

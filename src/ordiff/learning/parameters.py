@@ -21,9 +21,9 @@ from ordiff.learning.penalties import RelativeRoughness
 from ordiff.learning.scores import Directions
 from ordiff.learning.tensor import metric_slopes
 
-# log of what is positive stays within a limit of where it started, unless said a factor of 150; the limiter
+# log of what is positive stays within a limit of where it started, unless said a factor of 30; the limiter
 # z/(1 + (z/limit)^p)^{1/p} hardly changes what is well within.
-_LIMIT, _SHARPNESS = 5.0, 8
+_LIMIT, _SHARPNESS = float(np.log(30.0)), 8
 
 
 @dataclass(frozen=True, eq=False)
