@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # one of several: set before NumPy and numba are imported, which read it
@@ -14,6 +15,9 @@ import pytest
 from hypothesis import settings
 
 from ordiff import _absorbing
+
+# a shell starts its background jobs with interrupts ignored, and tests send some
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # the first call of a compiled loop takes seconds; the same examples in every run
 settings.register_profile("ordiff", deadline=None, derandomize=True, max_examples=25)
