@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from ordiff import _validation
-
-# Two deviations of the log noise: beyond a factor of 1.5 either way, drift and noise are not told apart.
-_LOOSE_LEVEL = 0.2
+from ordiff.learning.check import LOOSE_LEVEL
 
 
 def summary(model: Any, length: str = "", time: str = "") -> str:
@@ -68,7 +66,7 @@ def _of_the_rotation(model: Any) -> list[str]:
     nats = model.rotation_nats_
     if nats is None or model.noise_tensor_ is not None:
         return []
-    if model._level_deviation > _LOOSE_LEVEL:
+    if model._level_deviation > LOOSE_LEVEL:
         return [
             "Rotation: near a steady state, as here, neither a drift that turns nor the common level of drift and "
             "noise can be told."

@@ -14,6 +14,7 @@ from ordiff.graph import NeighborGraph
 from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering, Tabulated, as_orderings
 from ordiff.learning.data import Snapshots
+from ordiff.learning.discretise import NOISE_RANGE
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.parameters import ParameterBlock, Parameters
 from ordiff.learning.penalties import GradientPenalty, LaplacianPenalty, RelativeRoughness
@@ -39,9 +40,8 @@ _PAPER_ORDERING, _PAPER_NOISE = 0.03, 12.5
 # A chain on samples stays put too often: this factor on P_ii.
 _SELF_WEIGHT = 0.5
 
-# The noise of a chain starts within this factor of its median, and the logarithm of a field stays within the second of
-# where it started: a factor of 10, beyond which samples do not tell.
-NOISE_RANGE, _FIELD_LIMIT = 2.5, float(np.log(10.0))
+# The logarithm of a noise field stays within this of where it started: a factor of 10, more than samples tell.
+_FIELD_LIMIT = float(np.log(10.0))
 
 Built = tuple[ParameterBlock, Array]  # a block, and the coefficients that it starts from
 

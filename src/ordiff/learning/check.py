@@ -45,7 +45,7 @@ _NARROWEST = 0.35
 # The dimension from which a chain of some thousand states is too coarse.
 _TOO_MANY_DIMENSIONS = 4
 # Two deviations of the log noise: beyond a factor of 1.5 either way, drift and noise are not told apart.
-_LOOSE_LEVEL = 0.2
+LOOSE_LEVEL = 0.2
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ def _of_the_noise(noise: Array, steady: float) -> list[str]:
             f"the noise field rises to {high:.0f} times its median, further than samples can tell: check for outliers "
             'and for batch effects, or use noise="constant".'
         )
-    if steady > _LOOSE_LEVEL:
+    if steady > LOOSE_LEVEL:
         reasons.append(
             f"the level of the noise is known only to a factor of {np.exp(min(2 * steady, 7.0)):.2g} either way: drift "
             "and noise can hardly be told apart, as happens near a steady state. See model.profile()."

@@ -33,7 +33,7 @@ _WIDTH = 0.6
 REACH, _MOST_NEIGHBORS = 4.0, 400
 # A chain is designed for noise up to this factor below and above its median: on real data single regions ask for more,
 # and states for them would take minutes. The check of the fit tells.
-_RANGE = 2.5
+NOISE_RANGE = 2.5
 # The most edges times time slices of a chain: with more a fit takes minutes.
 _MOST_WORK = 5e7
 # States of the coarse chain; steps within the horizon of either chain.
@@ -182,7 +182,7 @@ def levels(data: Snapshots, chain: FittedChain) -> tuple[float, float, float]:
     B = chain.states.observe(data.X)
     low, middle, high = np.quantile(np.exp(B @ np.log(chain.dynamics.noise)), [0.1, 0.5, 0.95])
     drift = np.quantile(np.linalg.norm(chain.drift(data.X), axis=1), 0.95)
-    return float(max(low, middle / _RANGE)), float(min(high, middle * _RANGE)), float(drift)
+    return float(max(low, middle / NOISE_RANGE)), float(min(high, middle * NOISE_RANGE)), float(drift)
 
 
 def _step(settings: FitSettings, data: Snapshots, coarse: FittedChain) -> float:
@@ -214,8 +214,7 @@ def _refined(settings: FitSettings, data: Snapshots, coarse: FittedChain, spacin
 def _affordable(data: Snapshots, coarse: FittedChain, eps: float, radius: float) -> float:
     """The spacing at which states with neighbours up to the radius have the most work: both grow as spacing^−d."""
     states, d = coarse.states, coarse.states.dimension
-    log_ball = 0.5 * d * np.log(np.pi) - lgamma(0.5 * d + 1)
-    neighbors = np.exp(log_ball) * radius**d / states.volumes.mean()
+    neighbors = np.exp(_log_ball(d)) * radius**d / states.volumes.mean()
     slices = len(_FRACTIONS) * data.horizon / eps
     work = len(states.points) * neighbors * slices
     return float(states.spacing * (work / _MOST_WORK) ** (0.5 / d))
@@ -271,14 +270,18 @@ def _spacing_factor(d: int) -> float:
     return float(_SPACING * np.sqrt(d / 2))
 
 
+def _log_ball(d: int) -> float:
+    """The logarithm of the volume of the unit ball."""
+    return float(0.5 * d * np.log(np.pi) - lgamma(0.5 * d + 1))
+
+
 def _radius(settings: FitSettings, states: States, eps: float, rho: float, drift: float) -> float:
     """Four standard deviations and the drift of a step, within bounds on the number of neighbours; or that of as many
     neighbours as the settings say."""
     d, r = states.dimension, states.spacing
-    log_ball = 0.5 * d * np.log(np.pi) - lgamma(0.5 * d + 1)
 
     def holding(neighbors: Any) -> float:
-        return r * float(np.exp((np.log(neighbors / 0.65) - log_ball) / d))
+        return r * float(np.exp((np.log(neighbors / 0.65) - _log_ball(d)) / d))
 
     if settings.n_neighbors != "auto":
         return max(holding(settings.n_neighbors), 3 * r)
