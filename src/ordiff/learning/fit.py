@@ -312,17 +312,21 @@ def _sampled(places: Any, weights: Array) -> Array:
 
 def _within_reach(problem: PenalisedLikelihood, a: Array, nowhere: float) -> Array:
     """Coefficients from which most samples are reached: what was learned on other states, or that with a flatter
-    ordering. From where nothing is reached, nothing shows the way; few functions may carry an ordering that badly."""
+    ordering, or without one and with more noise. From where nothing is reached, nothing shows the way; few functions
+    may carry an ordering that badly."""
     p, best = problem.parameters, (np.inf, a)
     orderings = [part for block, part in zip(p.blocks, p.slices, strict=True) if block.target == "ordering"]
+    noise = p.part("noise")
     if not orderings:
         return a
-    for share in (1.0, 0.5, 0.25, 0.0):
+    for share, factor in ((1.0, 1.0), (0.5, 1.0), (0.25, 1.0), (0.0, 1.0), (0.0, 2.0), (0.0, 4.0)):
         b = a.copy()
         for part in orderings:
             b[part] *= share
+        if noise is not None and noise[0].basis is not None:
+            b[noise[1].start] += np.log(factor)
         log_likelihood = problem.likelihood.per_sample(p.dynamics(b))
-        if problem.weights @ (log_likelihood < nowhere) < 0.5 * problem.n_samples:
+        if problem.weights @ (log_likelihood < nowhere) < 0.3 * problem.n_samples:
             return b
         best = min(best, (-float(problem.weights @ log_likelihood), b), key=lambda one: one[0])
     return best[1]
