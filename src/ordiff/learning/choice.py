@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ordiff._validation import Array
 from ordiff.learning.blocks import GivenOrderings, auto_blocks
 from ordiff.learning.evidence import log_evidence
 from ordiff.learning.likelihood import Dynamics
-from ordiff.learning.optimise import Evaluations, Solution, minimise, optimise, solution_at
+from ordiff.learning.optimise import Evaluations, PenalisedLikelihood, Solution, minimise, optimise, solution_at
 from ordiff.learning.parameters import ParameterBlock
 from ordiff.learning.rotation import (
     RotationEvidence,
@@ -67,33 +68,59 @@ def with_rotation_if_worth(
     states: States,
     evaluations: Evaluations,
     updates: int,
+    first: Array,
 ) -> tuple[Solution, RotationEvidence]:
-    """The solution with a rotation beside the gradient, if that is demanded or the samples ask for it."""
+    """The solution with a rotation beside the gradient, if that is demanded or the samples ask for it.
+
+    first: the coefficients that the gradient was learned from. ``updates`` is 1 on a coarse chain.
+    """
     demanded, worth = settings.drift == "general", _CLEAR if updates == 1 else _WORTH
+    solver = settings.solver
+    options: dict[str, Any] = {"max_iter": solver.max_iter, "tol": solver.tol, "updates": updates}
+
+    def optimum(problem: PenalisedLikelihood, a: Array) -> Solution:
+        evaluations.restart()
+        return optimise(problem, a, evaluations, auto=auto_blocks(settings.smoothness, problem.parameters), **options)
+
+    def turning(problem: PenalisedLikelihood, a: Array) -> tuple[PenalisedLikelihood, Array]:
+        level = noise_level(problem.parameters.dynamics(a))
+        problem, a = with_rotation(problem, streams, states, a, level)
+        given = settings.smoothness.rotation
+        return problem if given == "auto" else with_strengths(problem, np.full(2, float(given))), a
+
     try:
-        level = noise_level(solution.parameters.dynamics(solution.a))
-        problem, a = with_rotation(solution.problem, streams, states, solution.a, level)
-        nats, problem = score_test(problem, a, evaluations)
-        if settings.smoothness.rotation != "auto":
-            problem = with_strengths(problem, np.full(2, float(settings.smoothness.rotation)))
+        problem, a = turning(solution.problem, solution.a)
+        nats, promising = score_test(problem, a, evaluations)
         if nats < worth and not demanded:
             return solution, RotationEvidence(nats, False)
-        evaluations.restart()
-        auto = auto_blocks(settings.smoothness, problem.parameters)
-        solver = settings.solver
-        options: dict[str, Any] = {"max_iter": solver.max_iter, "tol": solver.tol, "updates": updates}
-        general = optimise(problem, a, evaluations, auto=auto, **options)
+        general = optimum(promising if settings.smoothness.rotation == "auto" else problem, a)
         nats = log_evidence(general) - _gradient_evidence(solution, general, evaluations, solver.tol)
+        if nats < worth and not demanded:
+            return solution, RotationEvidence(nats, False)
+        if updates == 1:
+            general = optimum(*turning(*_with_one_noise(solution.problem, first)))
         if settings.noise == "tensor":
-            problem, a = with_tensor(general.problem, states, general.a)
-            evaluations.restart()
-            auto = auto_blocks(settings.smoothness, problem.parameters)
-            general = optimise(problem, a, evaluations, auto=auto, **options)
+            general = optimum(*with_tensor(general.problem, states, general.a))
     except KeyboardInterrupt:
         return replace(solution, interrupted=True), RotationEvidence(0.0, False)
-    if nats < worth and not demanded:
-        return solution, RotationEvidence(nats, False)
     return general, RotationEvidence(nats, True)
+
+
+def _with_one_noise(problem: PenalisedLikelihood, a: Array) -> tuple[PenalisedLikelihood, Array]:
+    """The problem with the same noise everywhere, and its coefficients.
+
+    Where the drift turns, the noise of a gradient is several times too large in places, and the few steps of a coarse
+    chain leave it so: from such a noise no chain can be designed.
+    """
+    p = problem.parameters
+    found = p.part("noise")
+    if found is None:
+        return problem, a
+    part, level = found[1], np.log(noise_level(p.dynamics(a)))
+    one = ParameterBlock("noise", np.ones((p.base.noise.size, 1)), centre=level)
+    blocks = tuple(one if block.target == "noise" else block for block in p.blocks)
+    a = np.concatenate([a[: part.start], [level], a[part.stop :]])
+    return replace(problem, parameters=replace(p, blocks=blocks)), a
 
 
 def _gradient_evidence(solution: Solution, general: Solution, evaluations: Evaluations, tol: float) -> float:
