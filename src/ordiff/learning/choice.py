@@ -26,13 +26,11 @@ from ordiff.states import States
 
 # A rotation is worth its parameters when it is so many nats more likely; on the coarse chain, whose errors are larger,
 # it is taken only if that is clear, and else tried again on the final one.
-_WORTH, _CLEAR = 3.0, 12.0
+_WORTH, CLEAR = 3.0, 12.0
 # Iterations for a gradient to follow other strengths.
 _GRADIENT_ITERATIONS = 60
-
-
 # The fewest samples that a rotation is looked for in.
-_FEWEST_SAMPLES = 100
+FEWEST_SAMPLES = 100
 
 
 def streams_for(
@@ -43,7 +41,7 @@ def streams_for(
     learned = settings.learn
     if settings.drift == "gradient" or "ordering" not in learned or {"eps", "density", "scale"} & learned:
         return None
-    few = n_samples < _FEWEST_SAMPLES
+    few = n_samples < FEWEST_SAMPLES
     if settings.drift == "auto" and (few or given.local or settings.smoothness.basis is None):
         return None
     streams = StreamFunctions.on(states, coarse)
@@ -74,7 +72,7 @@ def with_rotation_if_worth(
 
     first: the coefficients that the gradient was learned from. ``updates`` is 1 on a coarse chain.
     """
-    demanded, worth = settings.drift == "general", _CLEAR if updates == 1 else _WORTH
+    demanded, worth = settings.drift == "general", CLEAR if updates == 1 else _WORTH
     solver = settings.solver
     options: dict[str, Any] = {"max_iter": solver.max_iter, "tol": solver.tol, "updates": updates}
 

@@ -97,7 +97,7 @@ def fit(
         eps = data.horizon / STEPS if settings.solver.eps == "auto" else float(settings.solver.eps)
         return learn(settings, data, settings.states, eps, report, checkpoint=checkpoint)
     designed = not isinstance(settings.states, SampleStates)
-    coarse = _look(settings if designed else settings.on_designed_states(), data, report, checkpoint)
+    coarse = look(settings if designed else settings.on_designed_states(), data, report, checkpoint)
     if coarse.solution.interrupted:
         return coarse
     try:
@@ -127,18 +127,12 @@ def _fit_on_designed_states(
     return result
 
 
-def _look(
+def look(
     settings: FitSettings, data: Snapshots, report: Report | None, checkpoint: Checkpoint | None = None
 ) -> FitResult:
     """A coarse chain."""
     states, eps, rho = coarse_design(settings, data)
     return learn(settings.coarse(_COARSE_BASIS), data, states, eps, report, rho=rho, updates=1, checkpoint=checkpoint)
-
-
-def look_at_tensor(settings: FitSettings, data: Snapshots, report: Report | None = None) -> Array:
-    """The direction of the noise as a coarse chain sees it: A (d, d) of determinant 1."""
-    metric = _look(settings, data, report).chain.metric
-    return np.asarray(np.eye(data.X.shape[1]) if metric is None else np.linalg.inv(metric), dtype=np.float64)
 
 
 def _fit_on_samples(
