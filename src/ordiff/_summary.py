@@ -82,9 +82,8 @@ def _of_the_rotation(model: Any) -> list[str]:
             f"Rotation: the drift turns, which is {nats:.0f} nats more likely than a gradient; {share:.0f}% of its "
             "square is rotation."
         ]
-    return [
-        f"Rotation: none; one would be {abs(nats):.1f} nats {'more' if nats > 0 else 'less'} likely than a gradient."
-    ]
+    more = "more" if nats > 0 else "less"
+    return [f"Rotation: none; one would be {abs(nats):.1f} nats {more} likely than a gradient (3 are asked for)."]
 
 
 def warn_of_fit(model: Any) -> None:

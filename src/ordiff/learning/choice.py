@@ -27,6 +27,8 @@ from ordiff.states import States
 # A rotation is worth its parameters when it is so many nats more likely; on the coarse chain, whose errors are larger,
 # it is taken only if that is clear, and else tried again on the final one.
 _WORTH, CLEAR = 3.0, 12.0
+# Between this and what is worth it, it is not decided: by chance a gradient comes so far in about one fit of twenty.
+_UNDECIDED = 1.0
 # Iterations for a gradient to follow other strengths.
 _GRADIENT_ITERATIONS = 60
 # The fewest samples that a rotation is looked for in.
@@ -89,12 +91,14 @@ def with_rotation_if_worth(
     try:
         problem, a = turning(solution.problem, solution.a)
         nats, promising = score_test(problem, a, evaluations)
-        if nats < worth and not demanded:
+        if nats < (worth if updates == 1 else _UNDECIDED) and not demanded:
             return solution, RotationEvidence(nats, False)
         general = optimum(promising if settings.smoothness.rotation == "auto" else problem, a)
         nats = log_evidence(general) - _gradient_evidence(solution, general, evaluations, solver.tol)
         if nats < worth and not demanded:
-            return solution, RotationEvidence(nats, False)
+            undecided = updates > 1 and nats > _UNDECIDED
+            change = _change_of_drift(solution, general, states) if undecided else 0.0
+            return solution, RotationEvidence(nats, False, change)
         if updates == 1:
             general = optimum(*turning(*_with_one_noise(solution.problem, first)))
         if settings.noise == "tensor":
@@ -102,6 +106,19 @@ def with_rotation_if_worth(
     except KeyboardInterrupt:
         return replace(solution, interrupted=True), RotationEvidence(0.0, False)
     return general, RotationEvidence(nats, True)
+
+
+def _change_of_drift(gradient: Solution, general: Solution, states: States) -> float:
+    """The relative rms, over the samples, by which the drift of a chain with a rotation differs from a gradient's."""
+    drifts = []
+    for solution in (gradient, general):
+        dynamics = solution.parameters.dynamics(solution.a)
+        along = dynamics.slopes[0][:, None] * states.derivatives(dynamics.orderings[0])[0]
+        turning = dynamics.local_slopes[-states.dimension :]
+        drifts.append(along + (np.stack(turning, axis=1) if solution is general else 0.0))
+    seen = gradient.problem.weights @ gradient.problem.likelihood.observation.places
+    squares = [float((seen @ field**2).sum()) for field in (drifts[1] - drifts[0], drifts[0])]
+    return float(np.sqrt(squares[0] / max(squares[1], np.finfo(float).tiny)))
 
 
 def _with_one_noise(problem: PenalisedLikelihood, a: Array) -> tuple[PenalisedLikelihood, Array]:

@@ -122,10 +122,12 @@ def displacements(graph: NeighborGraph) -> tuple[Array, ...]:
 
 @dataclass(frozen=True)
 class RotationEvidence:
-    """By how many nats a drift that turns is more likely than a gradient, and whether it was taken."""
+    """By how many nats a drift that turns is more likely than a gradient, and whether it was taken; where that is not
+    decided, by what share a rotation would change the drift."""
 
     nats: float
     taken: bool
+    change: float = 0.0
 
 
 def with_rotation(
