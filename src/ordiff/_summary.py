@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ordiff import _validation
-from ordiff.learning.check import LOOSE_LEVEL
+from ordiff.learning.check import STEADY
 
 
 def summary(model: Any, length: str = "", time: str = "") -> str:
@@ -58,7 +58,7 @@ def _of_the_direction(model: Any) -> list[str]:
         if nats is None:
             return []
         more = "more" if nats > 0 else "less"
-        return [f"It has no direction; one would be {abs(nats):.0f} nats {more} likely (12 are asked for)."]
+        return [f"It has no direction; one would be {abs(nats):.1f} nats {more} likely (3 are asked for)."]
     values, vectors = np.linalg.eigh(model.noise_tensor_)
     axis = ", ".join(f"{one:.2f}" for one in vectors[:, -1])
     likely = "" if nats is None else f", which is {nats:.0f} nats more likely than the same in all directions"
@@ -71,7 +71,7 @@ def _of_the_rotation(model: Any) -> list[str]:
     nats = model.rotation_nats_
     if nats is None or model.noise_tensor_ is not None:
         return []
-    if model._level_deviation > LOOSE_LEVEL:
+    if any(STEADY in reason for reason in model.check_.reasons):
         return [
             "Rotation: near a steady state, as here, neither a drift that turns nor the common level of drift and "
             "noise can be told."

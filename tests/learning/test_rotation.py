@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from scipy.linalg import expm
 
 import ordiff as od
+from ordiff import plot, report
+from ordiff.learning.check import _of_a_steady_state, check_fit
+from ordiff.learning.choice import _with_one_noise, noise_level
+from ordiff.learning.data import Snapshots
 from ordiff.learning.evidence import log_evidence
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.parameters import ParameterBlock
-from ordiff.learning.rotation import StreamFunctions, displacements, read_general
+from ordiff.learning.rotation import RotationEvidence, StreamFunctions, displacements, read_general
 from ordiff.learning.smoothing import best_strengths
 from ordiff.states import States
 
@@ -172,3 +179,89 @@ def test_where_nothing_can_turn_general_says_so():
         od.SnapshotSDE(data.start, drift="curl").fit(data.X, data.times)
     with pytest.raises(ValueError, match="beside an ordering"):
         od.SnapshotSDE(data.start, drift="general", learn=("noise",)).fit(data.X, data.times)
+
+
+def test_a_known_phase_agrees_with_what_is_learned_without_it(turning):
+    """With the shape x ↦ (−y, x) of the rotation given, its speed is 2, and the drift that of the fit without it."""
+    data, model = turning
+
+    def phase(x):
+        return od.Ordering.field(np.stack([-x[:, 1], x[:, 0]], axis=1))
+
+    settings = {"noise": "constant", "solver": od.Solver(n_starts=1), "learn": ("ordering", "noise", "speed")}
+    known = od.SnapshotSDE(data.start, ordering=phase, **settings).fit(data.X, data.times)
+    assert known.speed_[1] == pytest.approx(2.0, rel=0.05)
+    assert np.linalg.norm(known.drift_ - model.drift_) < 0.05 * np.linalg.norm(model.drift_)
+    assert known.noise_[0] == pytest.approx(model.noise_[0], rel=0.02)
+
+
+def test_at_a_steady_state_no_rotation_can_be_told(rng):
+    X = rng.standard_normal((240, 2))
+    times = np.repeat([0.0, 1.0, 2.0], 80)
+    model = od.SnapshotSDE(
+        times == 0, noise="constant", states=od.DesignedStates(spacing=0.4), solver=od.Solver(eps=0.2, n_starts=1)
+    )
+    with pytest.warns(od.OrdiffWarning):
+        model.fit(X, times)
+    assert any("nothing is seen to move" in reason for reason in model.check_.reasons)
+    assert "Rotation: near a steady state, as here, neither" in model.summary()
+    X[times > 0] += 0.7  # then it moves
+    assert not _of_a_steady_state(Snapshots.of(times == 0, od.TimeDensity(), X, times, None))
+
+
+def test_a_rotation_that_is_not_decided_is_told(turning):
+    """What is not taken, is more likely, and would change the drift, is a reason not to trust the fit."""
+    _, model = turning
+    for evidence, told in (
+        (RotationEvidence(2.1, False, 0.3), True),
+        (RotationEvidence(2.1, False, 0.05), False),
+        (RotationEvidence(50.0, True), False),
+    ):
+        check = check_fit(replace(model._result, rotation=evidence), model._data, model.noise_, 0.0)
+        assert any("whether the drift turns is not decided" in reason for reason in check.reasons) == told
+        assert check.trusted == (not told)
+
+
+def test_what_turns_is_drawn_reported_and_passed_through(turning, tmp_path):
+    """The time to pass half a turn is that of the simulated process, and pictures and report know of the rotation."""
+    _, model = turning
+    at = model.states_.points
+    passed = od.first_passage_time(model.operator_, np.flatnonzero(at[:, 0] < -0.2), continuous=True)
+    assert model.states_.start @ passed.mean == pytest.approx(0.924, rel=0.1)  # of 20,000 simulated paths
+    figure = plot.rotation(model)
+    assert f"{100 * model.rotation_share():.0f}%" in figure.axes[2].get_title()
+    plt.close(figure)
+    report.write(model, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "it turns" in page
+    assert "rotation, share of the squared drift" in page
+
+
+def test_a_drift_that_changes_within_a_step_is_read_within_bounds(states, streams):
+    """μ = −x/ε would be read off the chain that jumps to 0 within a step as −∞."""
+    eps, d, N = 0.5, states.dimension, len(states.points)
+    w = -states.points / eps
+    dynamics = Dynamics(eps, np.full(N, 0.3), (np.zeros(N),), (np.ones(N),))
+    ordering, rotation = read_general(states, dynamics, w, streams)
+    drift = states.derivatives(ordering)[0] + rotation
+    assert np.abs(drift).max() < 2.5 * np.abs(w).max()
+    assert drift.shape == (N, d)
+
+
+def test_a_coarse_chain_has_one_noise_where_the_drift_turns(turning):
+    """The problem of a noise field, with one number in its place, has the same ordering and the level of the noise."""
+    _, model = turning
+    problem, a = model._result.solution.problem, model._result.solution.a
+    p = problem.parameters
+    N = p.base.noise.size
+    field = ParameterBlock("noise", np.c_[np.ones(N), np.linspace(-1, 1, N)])
+    blocks = tuple(field if block.target == "noise" else block for block in p.blocks)
+    with_field = replace(problem, parameters=replace(p, blocks=blocks))
+    b = np.r_[a[:-1], np.log(0.5), 0.1]
+    one, c = _with_one_noise(with_field, b)
+    noise = one.parameters.dynamics(c).noise
+    assert np.ptp(noise) < 1e-12
+    assert noise[0] == pytest.approx(noise_level(with_field.parameters.dynamics(b)), rel=1e-3)
+    np.testing.assert_array_equal(
+        one.parameters.dynamics(c).orderings[0], with_field.parameters.dynamics(b).orderings[0]
+    )

@@ -9,12 +9,15 @@ from scipy.linalg import expm
 import ordiff as od
 from chain_reference import slope_along
 from ordiff.kernel.ordering import Ordering
+from ordiff.learning.data import Snapshots
+from ordiff.learning.direction import NoiseDirection
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
 from ordiff.learning.observation import Observation, time_weights
 from ordiff.learning.optimise import PenalisedLikelihood
 from ordiff.learning.parameters import Parameters
 from ordiff.learning.rotation import tensor_block, with_tensor
 from ordiff.learning.scores import scores
+from ordiff.learning.settings import FitSettings
 from ordiff.learning.tensor import metric_of, metric_slopes, products, symmetric
 from ordiff.states import States
 
@@ -109,3 +112,34 @@ def test_a_gradient_has_no_tensor():
     data = od.datasets.tensor_ou(50, random_state=0)
     with pytest.raises(ValueError, match="a gradient is none in them"):
         od.SnapshotSDE(data.start, noise="tensor", drift="gradient").fit(data.X, data.times)
+
+
+def direction_of(data):
+    settings = FitSettings.of(od.SnapshotSDE(data.start, noise="auto"))
+    return NoiseDirection.of(settings, Snapshots.of(data.start, settings.times, data.X, data.times, None))
+
+
+def test_a_direction_is_taken_where_the_samples_ask_for_it():
+    data = od.datasets.tensor_ou(900, random_state=0)
+    found = direction_of(data)
+    assert found.nats > 3
+    assert (found.settings.noise, found.settings.drift) == ("tensor", "general")
+    A = found.root @ found.root
+    assert np.linalg.det(A) == pytest.approx(1, abs=1e-6)
+    assert np.linalg.norm(A - data.anisotropy[0]) < 0.25 * np.linalg.norm(data.anisotropy[0])
+
+
+def test_no_direction_is_taken_where_there_is_none():
+    found = direction_of(od.datasets.ornstein_uhlenbeck(250, random_state=0))
+    assert found.nats < 0
+    assert found.root is None
+    assert (found.settings.noise, found.settings.drift) == ("field", "auto")
+
+
+def test_no_direction_is_looked_for_where_none_can_be():
+    """Beside a gradient, and with few samples, "auto" is a field."""
+    data = od.datasets.ornstein_uhlenbeck(60, random_state=0)
+    for drift in ("gradient", "auto"):
+        settings = FitSettings.of(od.SnapshotSDE(data.start, noise="auto", drift=drift))
+        found = NoiseDirection.of(settings, Snapshots.of(data.start, settings.times, data.X, data.times, None))
+        assert (found.settings.noise, found.root, found.nats) == ("field", None, None)

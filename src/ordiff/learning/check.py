@@ -46,6 +46,8 @@ _CHANCE = 1e-4
 _NARROWEST = 0.35
 # The dimension from which a chain of some thousand states is too coarse.
 _TOO_MANY_DIMENSIONS = 4
+# The largest |z| of moments that have not changed since the start, and the words that say so.
+_UNCHANGED, STEADY = 3.0, "steady state"
 # Two deviations of the log noise: beyond a factor of 1.5 either way, drift and noise are not told apart.
 LOOSE_LEVEL = 0.2
 
@@ -91,6 +93,7 @@ def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float) -
         *_of_the_states(result, data),
         *_of_the_noise(noise, steady),
         *_of_the_start(data, noise),
+        *_of_a_steady_state(data),
         *_of_the_step(result),
         *_of_the_rotation(result),
     ]
@@ -249,6 +252,37 @@ def _of_the_start(data: Snapshots, noise: Array) -> list[str]:
     ]
 
 
+def _of_a_steady_state(data: Snapshots) -> list[str]:
+    """Means and covariances at all later times are those of the start: nothing is seen to move."""
+    w, n = data.start_weights, 1 / float((data.start_weights**2).sum())
+    if data.one_start or data.times is None or n < _FEWEST:
+        return []
+    times = data.times.reshape(len(data.X), -1).mean(axis=1)
+    later = np.flatnonzero(times > 0)
+    axes = _directions(data.X)[1]
+    mean, spread = _terms(data.start @ axes, w)
+    for members in _bins(times[later], later.size):
+        other, its_spread = _terms(data.X[later[members]] @ axes, np.full(members.size, 1 / members.size))
+        z = (other - mean) / np.sqrt(spread / n + its_spread / members.size + np.finfo(float).tiny)
+        if np.abs(z).max() > _UNCHANGED:
+            return []
+    return [
+        f"at all times the samples are distributed as at the start, as at a {STEADY}: nothing is seen to move, so that "
+        "neither a drift that turns nor the common level of drift and noise can be told. Give samples on the way to "
+        "it, or the known noise."
+    ]
+
+
+def _terms(x: Array, w: Array) -> tuple[Array, Array]:
+    """First and second moments of samples x (n, r) with their shares w, about 0 and about their mean, and the variance
+    of the terms that they are means of."""
+    away = x - w @ x
+    pairs = list(combinations_with_replacement(range(x.shape[1]), 2))
+    terms = np.column_stack([x, *(away[:, a] * away[:, b] for a, b in pairs)])
+    mean = w @ terms
+    return mean, w @ (terms - mean) ** 2
+
+
 def _of_the_step(result: FitResult) -> list[str]:
     if result.step_change <= _STEP_CHANGE:
         return []
@@ -301,6 +335,6 @@ def _of_the_noise(noise: Array, steady: float) -> list[str]:
     if steady > LOOSE_LEVEL:
         reasons.append(
             f"the level of the noise is known only to a factor of {np.exp(min(2 * steady, 7.0)):.2g} either way: drift "
-            "and noise can hardly be told apart, as happens near a steady state. See model.profile()."
+            f"and noise can hardly be told apart, as happens near a {STEADY}. See model.profile()."
         )
     return reasons

@@ -26,7 +26,7 @@ from ordiff.states import States
 
 # A rotation is worth its parameters when it is so many nats more likely; on the coarse chain, whose errors are larger,
 # it is taken only if that is clear, and else tried again on the final one.
-_WORTH, CLEAR = 3.0, 12.0
+WORTH, _CLEAR = 3.0, 12.0
 # Between this and what is worth it, it is not decided: by chance a gradient comes so far in about one fit of twenty.
 _UNDECIDED = 1.0
 # Iterations for a gradient to follow other strengths.
@@ -74,7 +74,7 @@ def with_rotation_if_worth(
 
     first: the coefficients that the gradient was learned from. ``updates`` is 1 on a coarse chain.
     """
-    demanded, worth = settings.drift == "general", CLEAR if updates == 1 else _WORTH
+    demanded, worth = settings.drift == "general", _CLEAR if updates == 1 else WORTH
     solver = settings.solver
     options: dict[str, Any] = {"max_iter": solver.max_iter, "tol": solver.tol, "updates": updates}
 
