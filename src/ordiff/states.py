@@ -431,17 +431,20 @@ def _volumes(points: Array, d: int, spacing: float, iterations: int = 3) -> Arra
 
 
 def _initial_mass(points: Array, volumes: Array, origins: Array | None, weights: Any, spacing: float) -> Array:
-    """The mass of the start on the states, (N,): uniform without origins, one origin is the first state, several are
-    smoothed over the states around them."""
+    """The mass of the start, (N,): uniform, or on the first state, or of several origins on the states around them."""
     if origins is None:
         return volumes / volumes.sum()
     if len(origins) == 1:
         return np.where(np.arange(len(points)) == 0, 1.0, 0.0)
     w = np.ones(len(origins)) if weights is None else _validation.nodes(weights, len(origins), "start_weights")
+    mass = w @ start_kernels(points, volumes, origins, spacing)
+    return mass / mass.sum()
+
+
+def start_kernels(points: Array, volumes: Array, origins: Array, spacing: float) -> sp.csr_array:
+    """Masses of narrow gaussians about the origins, (s, N); 0 for an origin that is apart."""
     distance, near = kd_tree(points).query(origins, min(12, len(points)))
-    w = np.where(distance[:, 0] > _CONNECTED * spacing, 0.0, w)
     scaled = distance / (0.7 * spacing)
     K = np.exp(-0.5 * scaled**2 + 0.5 * scaled[:, :1] ** 2) * volumes[near]
-    K *= (w / K.sum(axis=1))[:, None]
-    mass = np.bincount(near.ravel(), weights=K.ravel(), minlength=len(points))
-    return mass / mass.sum()
+    K *= (np.where(distance[:, 0] > _CONNECTED * spacing, 0.0, 1.0) / K.sum(axis=1))[:, None]
+    return sp.csr_array((K.ravel(), near.ravel(), np.arange(0, K.size + 1, K.shape[1])), shape=(len(K), len(points)))

@@ -56,6 +56,7 @@ from ordiff.learning.rotation import (
     with_tensor,
 )
 from ordiff.learning.settings import FitSettings, SampleStates
+from ordiff.learning.start import start_density
 from ordiff.learning.step import extrapolated
 from ordiff.learning.tensor import metric_of
 from ordiff.states import States
@@ -177,11 +178,15 @@ def learn(
     """Maximum likelihood on these states, from what was learned before; ``updates`` of the strengths, 1 for a look."""
     usable = _UsableSamples.of(data, states, eps)
     used = data if usable.kept.all() else data.only(usable.kept)
+    density = None if isinstance(settings.states, States) else start_density(states, data)
+    if density is not None:
+        states = replace(states, start=density.mass)
     given = GivenOrderings.of(settings, data, states)
     likelihood = likelihood_on(settings, used, states, eps, given.differences(states.graph))
     rho = first_noise(settings, data, states.dimension) if rho is None else rho
     chain = None if before is None else before.chain
-    parameters, a = parametrise(settings, data, states, eps, given, chain, rho, coarse=updates == 1)
+    first = None if density is None else density.block(float(used.weights.sum()))
+    parameters, a = parametrise(settings, data, states, eps, given, chain, rho, coarse=updates == 1, start=first)
     problem = PenalisedLikelihood(likelihood, parameters, used.weights)
     streams = streams_for(settings, states, given, len(used.X), coarse=updates == 1)
     turned = None if before is None or streams is None else before.chain.rotation
@@ -255,6 +260,8 @@ def _chain(
         stretched = np.array([slope[0] for slope in dynamics.local_slopes[after:]])
         metric = metric_of(stretched, dynamics.eps) if stretched.size else None
         ordering, rotation = read_general(states, dynamics, w, streams, metric)
+    if dynamics.initial is not None:
+        states = replace(states, start=dynamics.initial)
     return FittedChain(states, dynamics, given.local, ordering, settings.alpha, rotation=rotation, metric=metric)
 
 
