@@ -98,7 +98,7 @@ def fit(
         eps = data.horizon / STEPS if settings.solver.eps == "auto" else float(settings.solver.eps)
         return learn(settings, data, settings.states, eps, report, checkpoint=checkpoint)
     designed = not isinstance(settings.states, SampleStates)
-    coarse = _look(settings if designed else settings.on_designed_states(), data, report, checkpoint)
+    coarse = look(settings if designed else settings.on_designed_states(), data, report, checkpoint)
     if coarse.solution.interrupted:
         return coarse
     try:
@@ -128,18 +128,12 @@ def _fit_on_designed_states(
     return result
 
 
-def _look(
+def look(
     settings: FitSettings, data: Snapshots, report: Report | None, checkpoint: Checkpoint | None = None
 ) -> FitResult:
     """A coarse chain."""
     states, eps, rho = coarse_design(settings, data)
     return learn(settings.coarse(_COARSE_BASIS), data, states, eps, report, rho=rho, updates=1, checkpoint=checkpoint)
-
-
-def look_at_tensor(settings: FitSettings, data: Snapshots, report: Report | None = None) -> Array:
-    """The direction of the noise as a coarse chain sees it: A (d, d) of determinant 1."""
-    metric = _look(settings, data, report).chain.metric
-    return np.asarray(np.eye(data.X.shape[1]) if metric is None else np.linalg.inv(metric), dtype=np.float64)
 
 
 def _fit_on_samples(
@@ -359,7 +353,7 @@ def _optimum(
     )  # fmt: skip
     evidence = None
     if streams is not None and curvature and not solution.interrupted:
-        solution, evidence = with_rotation_if_worth(settings, solution, streams, states, evaluations, updates)
+        solution, evidence = with_rotation_if_worth(settings, solution, streams, states, evaluations, updates, a)
     converged = solution.decrement < _CONVERGED and not solution.interrupted
     if solution.interrupted or updates == 1 or p.size == 1:
         return solution, converged, evidence
