@@ -5,6 +5,7 @@ An archive has one member of JSON, ``meta``, and arrays by name. A file appears 
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import tempfile
@@ -56,6 +57,12 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
+
+
+def remove_partial(path: Path) -> None:
+    """Remove what processes that were killed in `whole_file` have left beside ``path``."""
+    for partial in path.parent.glob(f".{glob.escape(path.name[:100])}-*.partial"):
+        partial.unlink(missing_ok=True)
 
 
 def _umask() -> int:

@@ -208,7 +208,7 @@ class SnapshotSDE(BaseEstimator):
                 data = original.in_coordinates(self.coordinates_)
             kept = None if checkpoint is None else Checkpoint(checkpoint, settings, data)
             if by_moments:
-                result: FitResult | MomentFit = fit_moments(settings, data, report)
+                result: FitResult | MomentFit = fit_moments(settings, data, report, kept)
             else:
                 result = fit(settings, data, report, kept)
             self._read(settings, data, result)
