@@ -11,6 +11,7 @@ import ordiff as od
 from ordiff.learning.checkpoint import Checkpoint
 from small_model import small_model
 
+SPLINES = od.Smoothness(basis=24)  # whose noise has several strengths
 SETTINGS = {"smoothness": od.Smoothness(basis=6), "solver": od.Solver(eps=0.1, max_iter=20, n_starts=1)}
 
 
@@ -26,7 +27,7 @@ def four_dimensions(checkpoint=None) -> od.SnapshotSDE:
 
 FITS = {
     "constant noise": lambda path=None: small_model(path, **SETTINGS),
-    "noise field": lambda path=None: small_model(path, noise="field", **SETTINGS),  # with strengths of lower forms
+    "noise field": lambda path=None: small_model(path, noise="field", **SETTINGS | {"smoothness": SPLINES}),
     "rotation": lambda path=None: small_model(path, noise="field", drift="general", **SETTINGS),
     "density": lambda path=None: small_model(path, learn=("ordering", "noise", "density")),  # without the curvature
     "moments": four_dimensions,
