@@ -19,6 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from ordiff import _validation
 from ordiff._signals import termination_raises
 from ordiff._validation import LARGEST_SPAN
 
@@ -42,7 +43,7 @@ class ArraySpec:
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
     """A file to write to, which takes the place of ``path`` on leaving, and is removed after an error or SIGTERM."""
-    path = Path(path)
+    path = _validation.path(path)
     with termination_raises():
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}-", suffix=".partial", dir=path.parent)
         partial = Path(name)
@@ -180,7 +181,7 @@ class Archive:
 @contextmanager
 def opened(path: str | Path) -> Iterator[Archive]:
     """An archive to read."""
-    with Path(path).open("rb") as file:
+    with _validation.path(path).open("rb") as file:
         yield Archive(file, os.fstat(file.fileno()).st_size)
 
 

@@ -192,7 +192,7 @@ class SnapshotSDE(BaseEstimator):
         times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
         checkpoint: a file that keeps what is learned after every stage, and from which a fit of the same data goes on.
         """
-        _validation.refuse_masked(X, "X")
+        _validation.array_like(X, "X")
         X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
         settings = FitSettings.of(self)
         data = Snapshots.of(self.start, settings.times, X, times, sample_weight)
@@ -304,7 +304,7 @@ class SnapshotSDE(BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        _validation.refuse_masked(X, "X")
+        _validation.array_like(X, "X")
         return _validation.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
 
     def _at(self, X: ArrayLike) -> Any:
@@ -322,7 +322,7 @@ class SnapshotSDE(BaseEstimator):
     def score(self, X: ArrayLike, times: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """The mean log density of points at their times, weighted by ``sample_weight``: higher is better."""
         logs = self.score_samples(X, times)
-        weights = None if sample_weight is None else _validation.nodes(sample_weight, logs.size, "sample_weight")
+        weights = None if sample_weight is None else _validation.weights(sample_weight, logs.size, "sample_weight")
         return float(np.average(logs, weights=weights))
 
     def simulate(self, n: int, horizon: float | None = None, random_state: Any = None) -> tuple[Array, Array]:
@@ -332,7 +332,7 @@ class SnapshotSDE(BaseEstimator):
         last = self.horizon_ if horizon is None else _validation.positive(horizon, "horizon")
         steps = int(np.ceil(last / self._process.step))
         _validation.fits_memory(n * (steps + 1) * self.n_features_in_, f"{n} paths of {steps} steps")
-        rng = np.random.default_rng(self.random_state if random_state is None else random_state)
+        rng = _validation.generator(self.random_state if random_state is None else random_state)
         times, paths = self._process.simulate(n, last, rng)
         return times, self.coordinates_.inverse(paths)
 
@@ -417,7 +417,7 @@ class SnapshotSDE(BaseEstimator):
     def summary(self, length: str = "", time: str = "") -> str:
         """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known."""
         check_is_fitted(self)
-        return summary(self, length, time)
+        return summary(self, _validation.text(length, "length"), _validation.text(time, "time"))
 
     # ------------------------------------------------------------------------------------ files
 

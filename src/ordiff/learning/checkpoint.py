@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ordiff import _archive
+from ordiff import _archive, _validation
 from ordiff._archive import ArraySpec, one_of
 from ordiff._validation import Array
 from ordiff.learning.data import Snapshots
@@ -40,7 +40,9 @@ class Checkpoint:
     """The rounds of all stages so far, kept in a file."""
 
     def __init__(self, path: str | Path, settings: FitSettings, data: Snapshots) -> None:
-        self.path, self._digest = Path(path), _digest(settings, data)
+        self.path, self._digest = _validation.path(path, "checkpoint"), _digest(settings, data)
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {self.path.parent} for the checkpoint.")
         self._rounds: list[Round] = _read(self.path, self._digest) if self.path.exists() else []
         self._stage = -1
 
