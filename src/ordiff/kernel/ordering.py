@@ -342,7 +342,7 @@ class Ordering:
         if self.n_points is not None and self.n_points != graph.n_points:
             raise ValueError(f"the ordering is for {self.n_points} samples, but the graph has {graph.n_points}.")
         if self.gradient is not None and graph.X is not None:
-            _validation.node_vectors(self.gradient, graph.X.shape, "gradient")
+            _validation.node_vectors(self.gradient, graph.X.shape, "V" if isinstance(self.form, Field) else "gradient")
 
     def on(self, graph: NeighborGraph, dimension: int | None = None) -> Ordering:
         """The same ordering with its gradient worked out, on data of this dimension if it is known."""
