@@ -23,7 +23,7 @@ from ordiff._summary import summary, warn_of_fit
 from ordiff._targets import states_of
 from ordiff._validation import Array
 from ordiff.fields import Moments, local_moments
-from ordiff.learning.check import FitCheck, Moment, check_fit, check_moments
+from ordiff.learning.check import check_fit, check_moments
 from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.discretise import likelihood_on
@@ -424,56 +424,23 @@ class SnapshotSDE(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the model to one file: arrays and JSON, no pickle. `ordiff.load` reads it."""
         check_is_fitted(self)
-        data = self._data
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays |= _io.coordinate_arrays(self.coordinates_)
-        if self.noise_tensor_ is not None:
-            arrays |= {name: getattr(self, name) for name in _TENSOR}
-        arrays |= {
-            "samples": self.samples_,
-            "start": self.coordinates_.inverse(data.start),
-            "start_weights": data.start_weights,
-        }
-        numbers = {name: getattr(self, name) for name in _NUMBERS} | {"times_known": data.times is not None}
-        numbers |= {"reasons": self.check_.reasons, "moments": [list(vars(row).values()) for row in self.check_.table]}
-        _io.write(path, self.get_params(deep=False), self._process, numbers, arrays)
-
-
-# ------------------------------------------------------------------------------------------- one file
-
-# Fitted attributes that a file holds: arrays, and numbers.
-_ARRAYS = ("ordering_", "noise_", "drift_", "drift_std_", "rotation_", "rotation_std_", "speed_", "ordering_std_",
-           "log_noise_std_", "noise_std_", "history_", "unreached_", "early_")  # fmt: skip
-_NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_features_in_", "smooth_ordering_",
-            "smooth_noise_", "rotation_nats_", "_level_deviation")  # fmt: skip
-
-
-_TENSOR = ("noise_tensor_", "noise_tensor_std_")
+        _io.write(path, self)
 
 
 def load(path: str | Path) -> SnapshotSDE:
     """Read a model that `SnapshotSDE.save` wrote. Nothing of a file is trusted: what does not fit is a ValueError."""
     with _io.told(path):
         settings, process, numbers, arrays = _io.read(path)
-        return _of_file(SnapshotSDE(**({"start": arrays["start"]} | settings)), process, numbers, arrays)
-
-
-def _of_file(
-    model: SnapshotSDE, process: FittedChain | FittedProcess, numbers: dict[str, Any], arrays: dict[str, Any]
-) -> SnapshotSDE:
-    for name in _ARRAYS:
-        setattr(model, name, arrays[name])
-    for name in _TENSOR:
-        setattr(model, name, arrays.get(name))
-    for name in _NUMBERS:
-        setattr(model, name, numbers[name])
-    table = tuple(Moment(*row) for row in numbers["moments"])
-    model.check_ = FitCheck(not numbers["reasons"], tuple(numbers["reasons"]), table)
-    model.coordinates_ = _io.coordinates(arrays)
-    model._samples = arrays["samples"]
-    X, start = (model.coordinates_.transform(arrays[name]) for name in ("samples", "start"))
-    times = np.zeros(len(X)) if numbers["times_known"] else None
-    model._settings, model._result = FitSettings.of(model), None
-    model._data = Snapshots(X, times, np.ones(len(X)), start, arrays["start_weights"], model.horizon_)
-    model._read_process(process, X)
-    return model
+        model = SnapshotSDE(**({"start": arrays["start"]} | settings))
+        for name in _io.FITTED_ARRAYS:
+            setattr(model, name, arrays.get(name))
+        for name in _io.FITTED_NUMBERS:
+            setattr(model, name, numbers[name])
+        model.check_, model.coordinates_ = _io.check(numbers), _io.coordinates(arrays)
+        model._samples = arrays["samples"]
+        X, start = (model.coordinates_.transform(arrays[name]) for name in ("samples", "start"))
+        times = np.zeros(len(X)) if numbers["times_known"] else None
+        model._settings, model._result = FitSettings.of(model), None
+        model._data = Snapshots(X, times, np.ones(len(X)), start, arrays["start_weights"], model.horizon_)
+        model._read_process(process, X)
+        return model
