@@ -22,7 +22,7 @@ from ordiff._summary import summary, warn_of_fit
 from ordiff._targets import states_of
 from ordiff._validation import Array
 from ordiff.fields import Moments, local_moments
-from ordiff.learning.check import FitCheck, Moment, check_fit, check_moments
+from ordiff.learning.check import check_fit, check_moments
 from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.direction import NoiseDirection
@@ -195,7 +195,7 @@ class SnapshotSDE(BaseEstimator):
         times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
         checkpoint: a file that keeps what is learned after every stage, and from which a fit of the same data goes on.
         """
-        _validation.refuse_masked(X, "X")
+        _validation.array_like(X, "X")
         X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
         settings = FitSettings.of(self)
         data = Snapshots.of(self.start, settings.times, X, times, sample_weight)
@@ -212,7 +212,7 @@ class SnapshotSDE(BaseEstimator):
                 data = original.in_coordinates(self.coordinates_)
             kept = None if checkpoint is None else Checkpoint(checkpoint, settings, data)
             if by_moments:
-                result: FitResult | MomentFit = fit_moments(settings, data, report)
+                result: FitResult | MomentFit = fit_moments(settings, data, report, kept)
             else:
                 result = fit(settings, data, report, kept)
             self._read(settings, data, result)
@@ -308,7 +308,7 @@ class SnapshotSDE(BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        _validation.refuse_masked(X, "X")
+        _validation.array_like(X, "X")
         return _validation.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
 
     def _at(self, X: ArrayLike) -> Any:
@@ -326,7 +326,7 @@ class SnapshotSDE(BaseEstimator):
     def score(self, X: ArrayLike, times: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """The mean log density of points at their times, weighted by ``sample_weight``: higher is better."""
         logs = self.score_samples(X, times)
-        weights = None if sample_weight is None else _validation.nodes(sample_weight, logs.size, "sample_weight")
+        weights = None if sample_weight is None else _validation.weights(sample_weight, logs.size, "sample_weight")
         return float(np.average(logs, weights=weights))
 
     def simulate(self, n: int, horizon: float | None = None, random_state: Any = None) -> tuple[Array, Array]:
@@ -336,7 +336,7 @@ class SnapshotSDE(BaseEstimator):
         last = self.horizon_ if horizon is None else _validation.positive(horizon, "horizon")
         steps = int(np.ceil(last / self._process.step))
         _validation.fits_memory(n * (steps + 1) * self.n_features_in_, f"{n} paths of {steps} steps")
-        rng = np.random.default_rng(self.random_state if random_state is None else random_state)
+        rng = _validation.generator(self.random_state if random_state is None else random_state)
         times, paths = self._process.simulate(n, last, rng)
         return times, self.coordinates_.inverse(paths)
 
@@ -421,63 +421,30 @@ class SnapshotSDE(BaseEstimator):
     def summary(self, length: str = "", time: str = "") -> str:
         """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known."""
         check_is_fitted(self)
-        return summary(self, length, time)
+        return summary(self, _validation.text(length, "length"), _validation.text(time, "time"))
 
     # ------------------------------------------------------------------------------------ files
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file: arrays and JSON, no pickle. `ordiff.load` reads it."""
         check_is_fitted(self)
-        data = self._data
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays |= _io.coordinate_arrays(self.coordinates_)
-        if self.noise_tensor_ is not None:
-            arrays |= {name: getattr(self, name) for name in _TENSOR}
-        arrays |= {
-            "samples": self.samples_,
-            "start": self.coordinates_.inverse(data.start),
-            "start_weights": data.start_weights,
-        }
-        numbers = {name: getattr(self, name) for name in _NUMBERS} | {"times_known": data.times is not None}
-        numbers |= {"reasons": self.check_.reasons, "moments": [list(vars(row).values()) for row in self.check_.table]}
-        _io.write(path, self.get_params(deep=False), self._process, numbers, arrays)
-
-
-# ------------------------------------------------------------------------------------------- one file
-
-# Fitted attributes that a file holds: arrays, and numbers.
-_ARRAYS = ("ordering_", "noise_", "drift_", "drift_std_", "rotation_", "rotation_std_", "speed_", "ordering_std_",
-           "log_noise_std_", "noise_std_", "history_", "unreached_", "early_")  # fmt: skip
-_NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_features_in_", "smooth_ordering_",
-            "smooth_noise_", "rotation_nats_", "tensor_nats_", "_level_deviation")  # fmt: skip
-
-
-_TENSOR = ("noise_tensor_", "noise_tensor_std_")
+        _io.write(path, self)
 
 
 def load(path: str | Path) -> SnapshotSDE:
     """Read a model that `SnapshotSDE.save` wrote. Nothing of a file is trusted: what does not fit is a ValueError."""
     with _io.told(path):
         settings, process, numbers, arrays = _io.read(path)
-        return _of_file(SnapshotSDE(**({"start": arrays["start"]} | settings)), process, numbers, arrays)
-
-
-def _of_file(
-    model: SnapshotSDE, process: FittedChain | FittedProcess, numbers: dict[str, Any], arrays: dict[str, Any]
-) -> SnapshotSDE:
-    for name in _ARRAYS:
-        setattr(model, name, arrays[name])
-    for name in _TENSOR:
-        setattr(model, name, arrays.get(name))
-    for name in _NUMBERS:
-        setattr(model, name, numbers[name])
-    table = tuple(Moment(*row) for row in numbers["moments"])
-    model.check_ = FitCheck(not numbers["reasons"], tuple(numbers["reasons"]), table)
-    model.coordinates_ = _io.coordinates(arrays)
-    model._samples = arrays["samples"]
-    X, start = (model.coordinates_.transform(arrays[name]) for name in ("samples", "start"))
-    times = np.zeros(len(X)) if numbers["times_known"] else None
-    model._settings, model._result = FitSettings.of(model), None
-    model._data = Snapshots(X, times, np.ones(len(X)), start, arrays["start_weights"], model.horizon_)
-    model._read_process(process, X)
-    return model
+        model = SnapshotSDE(**({"start": arrays["start"]} | settings))
+        for name in _io.FITTED_ARRAYS:
+            setattr(model, name, arrays.get(name))
+        for name in _io.FITTED_NUMBERS:
+            setattr(model, name, numbers[name])
+        model.check_, model.coordinates_ = _io.check(numbers), _io.coordinates(arrays)
+        model._samples = arrays["samples"]
+        X, start = (model.coordinates_.transform(arrays[name]) for name in ("samples", "start"))
+        times = np.zeros(len(X)) if numbers["times_known"] else None
+        model._settings, model._result = FitSettings.of(model), None
+        model._data = Snapshots(X, times, np.ones(len(X)), start, arrays["start_weights"], model.horizon_)
+        model._read_process(process, X)
+        return model

@@ -353,7 +353,9 @@ def _optimum(
     )  # fmt: skip
     evidence = None
     if streams is not None and curvature and not solution.interrupted:
-        solution, evidence = with_rotation_if_worth(settings, solution, streams, states, evaluations, updates, a)
+        solution, evidence = with_rotation_if_worth(
+            settings, solution, streams, states, evaluations, updates, a, checkpoint
+        )
     converged = solution.decrement < _CONVERGED and not solution.interrupted
     if solution.interrupted or updates == 1 or p.size == 1:
         return solution, converged, evidence

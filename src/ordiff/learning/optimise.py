@@ -235,17 +235,18 @@ def optimise(
     checkpoint: where every round is kept, and gone on from.
     """
     solution, first = Solution(a, problem, np.inf), 0
-    before = None if checkpoint is None else checkpoint.next_chain()
+    before = None if checkpoint is None else checkpoint.next_stage()
     try:
         if not curvature:
-            return _first_order_optimum(problem, a, evaluations, max_iter, tol)
+            return _first_order_optimum(problem, a, evaluations, max_iter, tol, checkpoint, before)
         n_updates = updates if any(auto) else 0
         if before is None:
             matrix = first_metric(problem, a)
         else:
             a, first = before.a, before.number
             problem = replace(problem, parameters=problem.parameters.with_strengths(before.strengths))
-            solution = solution_at(problem, a, evaluations)
+            evaluations.losses[:] = before.losses
+            solution = solution_at(problem, a, evaluations.aside())
             if before.done:
                 return solution
             matrix = problem.curvature(solution.fisher, a)
@@ -260,8 +261,7 @@ def optimise(
                 problem = replace(problem, parameters=parameters)
             done = round_ == n_updates + 1 or (not changed and solution.decrement < _NATS)
             if checkpoint is not None:
-                strengths = tuple(float(block.strength) for block in problem.parameters.blocks)
-                checkpoint.keep(Round(round_ + 1, a, strengths, done))
+                checkpoint.keep(_round(round_ + 1, a, problem, evaluations, done))
             if changed:
                 evaluations.restart()
             elif done:
@@ -273,12 +273,31 @@ def optimise(
         return replace(best, problem=problem, information=None, interrupted=True)
 
 
+def _round(number: int, a: Array, problem: PenalisedLikelihood, evaluations: Evaluations, done: bool) -> Round:
+    """What a checkpoint keeps."""
+    strengths = tuple(block.strengths for block in problem.parameters.blocks)
+    return Round(number, a, strengths, np.array(evaluations.losses), done)
+
+
 def _first_order_optimum(
-    problem: PenalisedLikelihood, a: Array, evaluations: Evaluations, max_iter: int, tol: float
+    problem: PenalisedLikelihood,
+    a: Array,
+    evaluations: Evaluations,
+    max_iter: int,
+    tol: float,
+    checkpoint: Checkpoint | None,
+    before: Round | None,
 ) -> Solution:
+    """The optimum in one round, with the strengths as they are."""
     matrix = first_metric(problem, a)
-    a, loss = minimise(problem, a, matrix, evaluations, max_iter, tol)
-    _, g = evaluations(problem, a)
+    if before is None:
+        a, loss = minimise(problem, a, matrix, evaluations, max_iter, tol)
+        _, g = evaluations(problem, a)
+        if checkpoint is not None:
+            checkpoint.keep(_round(1, a, problem, evaluations, done=True))
+    else:
+        a, evaluations.losses[:] = before.a, before.losses
+        loss, g = evaluations.aside()(problem, a)
     newton = g / matrix if matrix.ndim == 1 else np.asarray(cho_solve(cho_factor(matrix), g))
     return Solution(a, problem, loss, decrement=0.5 * problem.n_samples * float(g @ newton))
 

@@ -61,6 +61,11 @@ class ParameterBlock:
         """All quadratic forms of a block with a diagonal penalty, (K, K) each."""
         return [np.diag(self.penalty), *(A for A, _ in self.lower)]
 
+    @property
+    def strengths(self) -> Array:
+        """Those of all quadratic forms, (1 + number of lower ones,)."""
+        return np.array([self.strength, *(strength for _, strength in self.lower)])
+
     def with_strengths(self, strengths: Array) -> ParameterBlock:
         """The block with these strengths of its forms."""
         first, *others = (float(strength) for strength in strengths)
@@ -123,10 +128,10 @@ class Parameters:
         """The unit of every coefficient, (K,)."""
         return np.repeat([block.unit for block in self.blocks], [part.stop - part.start for part in self.slices])
 
-    def with_strengths(self, strengths: tuple[float, ...]) -> Parameters:
-        """The same with these strengths of the blocks' penalties."""
-        blocks = zip(self.blocks, strengths, strict=True)
-        return replace(self, blocks=tuple(replace(block, strength=strength) for block, strength in blocks))
+    def with_strengths(self, strengths: tuple[Array, ...]) -> Parameters:
+        """The same with these strengths of each block's penalties."""
+        pairs = zip(self.blocks, strengths, strict=True)
+        return replace(self, blocks=tuple(block.with_strengths(strength) for block, strength in pairs))
 
     def dynamics(self, a: Array) -> Dynamics:
         """The dynamics of these coefficients."""
