@@ -10,7 +10,7 @@ import numpy as np
 from ordiff.learning.blocks import GivenOrderings, auto_blocks
 from ordiff.learning.evidence import log_evidence
 from ordiff.learning.likelihood import Dynamics
-from ordiff.learning.optimise import Evaluations, Solution, minimise, optimise, solution_at
+from ordiff.learning.optimise import STOPS, Evaluations, Solution, minimise, optimise, solution_at
 from ordiff.learning.parameters import ParameterBlock
 from ordiff.learning.rotation import (
     RotationEvidence,
@@ -89,7 +89,7 @@ def with_rotation_if_worth(
             evaluations.restart()
             auto = auto_blocks(settings.smoothness, problem.parameters)
             general = optimise(problem, a, evaluations, auto=auto, **options)
-    except KeyboardInterrupt:
+    except STOPS:
         return replace(solution, interrupted=True), RotationEvidence(0.0, False)
     if nats < worth and not demanded:
         return solution, RotationEvidence(nats, False)
