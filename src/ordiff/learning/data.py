@@ -84,7 +84,7 @@ class Snapshots:
         horizon = self.horizon if t is None else max(self.horizon, float(t.max()))
         return replace(self, X=X, times=t, weights=np.ones(m), horizon=horizon, elsewhere=None)
 
-    def only(self, kept: NDArray[np.bool_], farthest: float, earliest: float) -> Snapshots:
+    def only(self, kept: NDArray[np.bool_], farthest: float = np.inf, earliest: float = -np.inf) -> Snapshots:
         """Some of them, (m,): those no farther than so from the states, and seen no earlier than so."""
         if self.elsewhere is None and kept.all():
             return self
