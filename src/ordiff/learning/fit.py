@@ -37,6 +37,7 @@ from ordiff.learning.discretise import (
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.marginal import marginal_newton_step, maximize_marginal
 from ordiff.learning.optimise import (
+    STOPS,
     Evaluations,
     PenalisedLikelihood,
     Report,
@@ -104,7 +105,7 @@ def fit(
     try:
         refine = _fit_on_designed_states if designed else _fit_on_samples
         return refine(settings, data, report, coarse, checkpoint)
-    except KeyboardInterrupt:
+    except STOPS:
         return replace(coarse, solution=replace(coarse.solution, interrupted=True), converged=False)
 
 
@@ -132,6 +133,7 @@ def look(
     settings: FitSettings, data: Snapshots, report: Report | None, checkpoint: Checkpoint | None = None
 ) -> FitResult:
     """A coarse chain."""
+    data = data.here
     states, eps, rho = coarse_design(settings, data)
     return learn(settings.coarse(_COARSE_BASIS), data, states, eps, report, rho=rho, updates=1, checkpoint=checkpoint)
 
@@ -171,7 +173,7 @@ def learn(
 ) -> FitResult:
     """Maximum likelihood on these states, from what was learned before; ``updates`` of the strengths, 1 for a look."""
     usable = _UsableSamples.of(data, states, eps)
-    used = data if usable.kept.all() else data.only(usable.kept)
+    used = data.only(usable.kept, usable.farthest, usable.earliest)
     density = None if isinstance(settings.states, States) else start_density(states, data)
     if density is not None:
         states = replace(states, start=density.mass)
@@ -220,7 +222,10 @@ def learn(
         wider = states.with_radius(np.sqrt(2) * states.radius)
         local, metric = replace(chain, states=wider).edge_differences(), replace(chain, states=wider).edge_forms()
         twice = likelihood_on(settings, used, wider, 2 * eps, local, metric)
-        chain, step_change = extrapolated(chain, solution, twice, evaluations, settings.solver.tol, read)
+        try:
+            chain, step_change = extrapolated(chain, solution, twice, evaluations, settings.solver.tol, read)
+        except STOPS:
+            solution, converged = replace(solution, interrupted=True), False
     return FitResult(
         chain=chain,
         solution=solution,
@@ -266,6 +271,8 @@ class _UsableSamples:
     far: NDArray[np.bool_]
     early: NDArray[np.bool_]
     kept: NDArray[np.bool_]
+    farthest: float = np.inf  # the largest distance from the states, and the earliest time, of those that are used
+    earliest: float = -np.inf
 
     @classmethod
     def of(cls, data: Snapshots, states: States, eps: float) -> _UsableSamples:
@@ -273,10 +280,10 @@ class _UsableSamples:
         if states.are_samples:
             return cls(np.zeros(m, bool), np.zeros(m, bool), np.ones(m, bool))
         distance = states.distance(data.X)  # noise across a manifold is in it too
-        far = distance > 2.5 * states.spacing + 4 * np.median(distance)
-        early = np.zeros(m, bool)
-        if latest is not None:
-            early = latest < (eps if data.one_start else 1e-9 * data.horizon)
+        farthest = float(2.5 * states.spacing + 4 * np.median(distance))
+        earliest = eps if data.one_start else 1e-9 * data.horizon
+        far = distance > farthest
+        early = np.zeros(m, bool) if latest is None else latest < earliest
         kept = ~(far | early) & (data.weights > 0)
         if far.sum() > 0.2 * m:
             raise GraphError(
@@ -288,7 +295,7 @@ class _UsableSamples:
                 f"only {kept.sum()} samples were seen later than one step (eps = {eps:g}) and do not lie apart: use a "
                 "smaller eps, or check the units of the times."
             )
-        return cls(far, early, kept)
+        return cls(far, early, kept, farthest, earliest)
 
 
 def _log_density_of_nowhere(states: States, m: int) -> float:
@@ -365,7 +372,7 @@ def _optimum(
         if curvature and not solution.interrupted:
             solution = _marginal_noise(solution, evaluations, solver.tol)
             converged = converged and solution.decrement < _CONVERGED
-    except KeyboardInterrupt:
+    except STOPS:
         solution = replace(solution, interrupted=True)
     return solution, converged and not solution.interrupted, evidence
 

@@ -34,6 +34,9 @@ _MOST_SAMPLES = 20_000
 # A Newton step would gain fewer nats than this, over all samples: the optimum is reached.
 _NATS = 0.05
 
+# What ends a fit with the best so far: an interrupt, or the loss of the workers that have the samples.
+STOPS = (KeyboardInterrupt, ConnectionError)
+
 Report = Callable[[int, float], None]
 Mask = NDArray[np.bool_]
 
@@ -268,7 +271,7 @@ def optimise(
                 break
             matrix = problem.curvature(solution.fisher, a)
         return solution
-    except KeyboardInterrupt:
+    except STOPS:
         best = solution if evaluations.best is None else replace(solution, a=evaluations.best, loss=evaluations.lowest)
         return replace(best, problem=problem, information=None, interrupted=True)
 
