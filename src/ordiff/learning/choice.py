@@ -9,9 +9,18 @@ import numpy as np
 
 from ordiff._validation import Array
 from ordiff.learning.blocks import GivenOrderings, auto_blocks
+from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.evidence import log_evidence
 from ordiff.learning.likelihood import Dynamics
-from ordiff.learning.optimise import Evaluations, PenalisedLikelihood, Solution, minimise, optimise, solution_at
+from ordiff.learning.optimise import (
+    STOPS,
+    Evaluations,
+    PenalisedLikelihood,
+    Solution,
+    minimise,
+    optimise,
+    solution_at,
+)
 from ordiff.learning.parameters import ParameterBlock
 from ordiff.learning.rotation import (
     RotationEvidence,
@@ -69,6 +78,7 @@ def with_rotation_if_worth(
     evaluations: Evaluations,
     updates: int,
     first: Array,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[Solution, RotationEvidence]:
     """The solution with a rotation beside the gradient, if that is demanded or the samples ask for it.
 
@@ -77,6 +87,7 @@ def with_rotation_if_worth(
     demanded, worth = settings.drift == "general", _CLEAR if updates == 1 else WORTH
     solver = settings.solver
     options: dict[str, Any] = {"max_iter": solver.max_iter, "tol": solver.tol, "updates": updates}
+    options["checkpoint"] = checkpoint
 
     def optimum(problem: PenalisedLikelihood, a: Array) -> Solution:
         evaluations.restart()
@@ -103,7 +114,7 @@ def with_rotation_if_worth(
             general = optimum(*turning(*_with_one_noise(solution.problem, first)))
         if settings.noise == "tensor":
             general = optimum(*with_tensor(general.problem, states, general.a))
-    except KeyboardInterrupt:
+    except STOPS:
         return replace(solution, interrupted=True), RotationEvidence(0.0, False)
     return general, RotationEvidence(nats, True)
 
@@ -142,15 +153,10 @@ def _gradient_evidence(solution: Solution, general: Solution, evaluations: Evalu
     """The evidence of a gradient, with its own strengths or, if it is larger, with those of the general drift, which
     have been updated more often."""
     others = (block for block in general.parameters.blocks if block.target != "rotation")
-    strengths = {block.target: (block.strength, tuple(s for _, s in block.lower)) for block in others}
-
-    def updated(block: ParameterBlock) -> ParameterBlock:
-        strength, lower = strengths[block.target]
-        pairs = zip(block.lower, lower, strict=True)
-        return replace(block, strength=strength, lower=tuple((A, s) for (A, _), s in pairs))
-
+    strengths = {block.target: block.strengths for block in others}
     p = solution.parameters
-    problem = replace(solution.problem, parameters=replace(p, blocks=tuple(updated(block) for block in p.blocks)))
+    updated = p.with_strengths(tuple(strengths[block.target] for block in p.blocks))
+    problem = replace(solution.problem, parameters=updated)
     evaluations.restart()
     matrix = problem.curvature(solution.fisher, solution.a)
     a, loss = minimise(problem, solution.a, matrix, evaluations, _GRADIENT_ITERATIONS, tol)

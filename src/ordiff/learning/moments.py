@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordiff._validation import Array
+from ordiff.learning.checkpoint import Checkpoint, Round
 from ordiff.learning.data import Snapshots
 from ordiff.learning.directions import UnexplainedDirections, candidates, unexplained
 from ordiff.learning.optimise import Report
@@ -240,9 +241,11 @@ def is_by_moments(settings: FitSettings, data: Snapshots) -> bool:
     return d >= _FEWEST_DIMENSIONS
 
 
-def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = None) -> MomentFit:
+def fit_moments(
+    settings: FitSettings, data: Snapshots, report: Report | None = None, checkpoint: Checkpoint | None = None
+) -> MomentFit:
     """A quadratic ordering first, then with functions of those directions along which the samples are not yet as the
-    particles are, until none is left."""
+    particles are, until none is left. The ``checkpoint`` keeps every search."""
     groups = TimeGroups.of(data)
     centre = np.average(data.X, axis=0, weights=data.weights)
     u, start = data.X - centre, data.start - centre
@@ -266,18 +269,25 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
     losses: tuple[float, ...] = ()
     observed = [u[rows] for rows in groups.members]
     for _ in range(_ROUNDS):
-        problem = equations(directions, final=False)
-        estimate = solve(problem, theta, strengths, given is None, False, report, losses)
-        theta, strengths, losses = estimate.theta, estimate.strengths, estimate.losses
+        problem, interrupted = equations(directions, final=False), False
+        before = None if checkpoint is None else checkpoint.next_stage()
+        if before is None:
+            estimate = solve(problem, theta, strengths, given is None, False, report, losses)
+            theta, strengths, losses = estimate.theta, estimate.strengths, estimate.losses
+            interrupted = estimate.interrupted
+            if checkpoint is not None and not interrupted:
+                checkpoint.keep(Round(1, theta, (strengths,), np.array(losses), done=True))
+        else:
+            theta, strengths, losses = before.a, before.strengths[0], tuple(before.losses.tolist())
         left = unexplained(candidates(principal, directions), observed, problem.sampled(theta, 2 * _SEARCH))
         more = left.independent(directions)[: _DIRECTIONS - len(directions)]
-        if estimate.interrupted or not len(more):
+        if interrupted or not len(more):
             break
         directions = np.concatenate([directions, more])
         theta = np.concatenate([theta[:-1], np.zeros(len(more) * (KNOTS - 1)), theta[-1:]])
         strengths = np.concatenate([strengths, np.full(len(more), 10 / rate**2)])
     problem = equations(directions, final=True)
-    if not estimate.interrupted:
+    if not interrupted:
         estimate = solve(problem, theta, strengths, given is None, True, report, losses)
     sampled = problem.sampled(estimate.theta, _FINAL)
     left = unexplained(candidates(principal, directions), observed, sampled)
@@ -354,6 +364,10 @@ def solve(
             damping = max(damping / 8, 1e-6)
     except KeyboardInterrupt:
         interrupted = True
+    if len(history) == len(losses):  # interrupted before the first step: what is known of the point it began from
+        about, prior = problem.linearised(theta), _prior(strengths, parts, theta.size)
+        F, misfit = about.jacobian.T @ about.jacobian, float(about.residual @ about.residual)
+        history.append(0.5 * (misfit + float(prior @ theta**2)))
     V = np.zeros((theta.size, theta.size))
     V[free, free] = np.linalg.inv(F[free, free] + np.diag(_regular(F, prior)[free]))
     # the particles have a sampling error too, the same in all groups

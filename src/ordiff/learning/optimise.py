@@ -34,6 +34,9 @@ _MOST_SAMPLES = 20_000
 # A Newton step would gain fewer nats than this, over all samples: the optimum is reached.
 _NATS = 0.05
 
+# What ends a fit with the best so far: an interrupt, or the loss of the workers that have the samples.
+STOPS = (KeyboardInterrupt, ConnectionError)
+
 Report = Callable[[int, float], None]
 Mask = NDArray[np.bool_]
 
@@ -235,17 +238,18 @@ def optimise(
     checkpoint: where every round is kept, and gone on from.
     """
     solution, first = Solution(a, problem, np.inf), 0
-    before = None if checkpoint is None else checkpoint.next_chain()
+    before = None if checkpoint is None else checkpoint.next_stage()
     try:
         if not curvature:
-            return _first_order_optimum(problem, a, evaluations, max_iter, tol)
+            return _first_order_optimum(problem, a, evaluations, max_iter, tol, checkpoint, before)
         n_updates = updates if any(auto) else 0
         if before is None:
             matrix = first_metric(problem, a)
         else:
             a, first = before.a, before.number
             problem = replace(problem, parameters=problem.parameters.with_strengths(before.strengths))
-            solution = solution_at(problem, a, evaluations)
+            evaluations.losses[:] = before.losses
+            solution = solution_at(problem, a, evaluations.aside())
             if before.done:
                 return solution
             matrix = problem.curvature(solution.fisher, a)
@@ -260,25 +264,43 @@ def optimise(
                 problem = replace(problem, parameters=parameters)
             done = round_ == n_updates + 1 or (not changed and solution.decrement < _NATS)
             if checkpoint is not None:
-                strengths = tuple(float(block.strength) for block in problem.parameters.blocks)
-                checkpoint.keep(Round(round_ + 1, a, strengths, done))
+                checkpoint.keep(_round(round_ + 1, a, problem, evaluations, done))
             if changed:
                 evaluations.restart()
             elif done:
                 break
             matrix = problem.curvature(solution.fisher, a)
         return solution
-    except KeyboardInterrupt:
+    except STOPS:
         best = solution if evaluations.best is None else replace(solution, a=evaluations.best, loss=evaluations.lowest)
         return replace(best, problem=problem, information=None, interrupted=True)
 
 
+def _round(number: int, a: Array, problem: PenalisedLikelihood, evaluations: Evaluations, done: bool) -> Round:
+    """What a checkpoint keeps."""
+    strengths = tuple(block.strengths for block in problem.parameters.blocks)
+    return Round(number, a, strengths, np.array(evaluations.losses), done)
+
+
 def _first_order_optimum(
-    problem: PenalisedLikelihood, a: Array, evaluations: Evaluations, max_iter: int, tol: float
+    problem: PenalisedLikelihood,
+    a: Array,
+    evaluations: Evaluations,
+    max_iter: int,
+    tol: float,
+    checkpoint: Checkpoint | None,
+    before: Round | None,
 ) -> Solution:
+    """The optimum in one round, with the strengths as they are."""
     matrix = first_metric(problem, a)
-    a, loss = minimise(problem, a, matrix, evaluations, max_iter, tol)
-    _, g = evaluations(problem, a)
+    if before is None:
+        a, loss = minimise(problem, a, matrix, evaluations, max_iter, tol)
+        _, g = evaluations(problem, a)
+        if checkpoint is not None:
+            checkpoint.keep(_round(1, a, problem, evaluations, done=True))
+    else:
+        a, evaluations.losses[:] = before.a, before.losses
+        loss, g = evaluations.aside()(problem, a)
     newton = g / matrix if matrix.ndim == 1 else np.asarray(cho_solve(cho_factor(matrix), g))
     return Solution(a, problem, loss, decrement=0.5 * problem.n_samples * float(g @ newton))
 

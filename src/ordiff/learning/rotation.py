@@ -204,9 +204,7 @@ def score_test(problem: PenalisedLikelihood, a: Array, evaluations: Evaluations)
 def strengths_of(problem: PenalisedLikelihood, before: Parameters) -> PenalisedLikelihood:
     """The problem with the strengths of a rotation that was learned before, if one was."""
     found = before.part("rotation")
-    if found is None:
-        return problem
-    return with_strengths(problem, np.array([found[0].strength, *(strength for _, strength in found[0].lower)]))
+    return problem if found is None else with_strengths(problem, found[0].strengths)
 
 
 def with_strengths(problem: PenalisedLikelihood, strengths: Array) -> PenalisedLikelihood:

@@ -74,6 +74,8 @@ class SampleStates:
     def __post_init__(self) -> None:
         if isinstance(self.density, str):
             _validation.option(self.density, "density", ("kernel", "knn", "balanced"))
+        else:
+            _validation.positive_numbers(self.density, "density")
         _check_dimension(self.dimension)
         _auto_or(self.n_neighbors, "n_neighbors", lambda value, name: _validation.count(value, name, 5))
         _validation.number(self.alpha, "alpha")
@@ -208,6 +210,7 @@ class FitSettings:
             drift = _drift_beside_a_tensor(drift)
         if not isinstance(noise, str):
             learn = learn - {"noise"}  # it is known
+        _validation.generator(estimator.random_state)
         return cls(
             learn=learn, drift=drift, noise=noise, ordering=estimator.ordering,
             random_state=estimator.random_state, **groups,
