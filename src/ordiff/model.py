@@ -110,8 +110,11 @@ class SnapshotSDE(BaseEstimator):
     coordinates_ : LinearCoordinates
         Where the samples lie in a linear subspace up to noise, the chain lives there: `states_.points` are in its
         coordinates, and ``coordinates_.inverse(states_.points)`` in those of X. All else is in the coordinates of X.
-    loss_, history_, n_iter_, converged_, interrupted_
-        The penalised loss, after every evaluation too, their number, whether the optimum was confirmed, and whether
+    loss_, history_, history_stages_
+        The penalised loss, that after every evaluation of the final chain, and which strengths of smoothness each is of
+        (their number, from 0 on): losses can be compared within one stage.
+    n_iter_, converged_, interrupted_
+        The number of all evaluations, with those of the first look; whether the optimum was confirmed; and whether
         Ctrl-C ended the fit, which is then the best so far.
     unreached_, early_ : array of int
         Samples that the process cannot reach, and samples seen before the chain's first step, which are not used.
@@ -212,6 +215,7 @@ class SnapshotSDE(BaseEstimator):
             else:
                 result = fit(settings, data, report, kept)
             self._read(settings, data, result)
+            self.n_iter_ = report.n
         warn_of_fit(self)
         return self
 
@@ -221,7 +225,8 @@ class SnapshotSDE(BaseEstimator):
         self._result: FitResult | MomentFit | None = result
         self.horizon_ = data.horizon
         self.loss_, self.history_ = result.loss, np.array(result.losses)
-        self.n_iter_, self.converged_, self.interrupted_ = len(result.losses), result.converged, result.interrupted
+        self.history_stages_ = np.array(result.stages, dtype=np.int64)
+        self.converged_, self.interrupted_ = result.converged, result.interrupted
         self.smooth_ordering_, self.smooth_noise_ = (result.strength(name) for name in ("ordering", "noise"))
         self.unreached_, self.early_ = result.unreached, result.early
         self._level_deviation = result.level_deviation()
@@ -443,7 +448,7 @@ class SnapshotSDE(BaseEstimator):
 
 # Fitted attributes that a file holds: arrays, and numbers.
 _ARRAYS = ("ordering_", "noise_", "drift_", "drift_std_", "rotation_", "rotation_std_", "speed_", "ordering_std_",
-           "log_noise_std_", "noise_std_", "history_", "unreached_", "early_")  # fmt: skip
+           "log_noise_std_", "noise_std_", "history_", "history_stages_", "unreached_", "early_")  # fmt: skip
 _NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_features_in_", "smooth_ordering_",
             "smooth_noise_", "rotation_nats_", "_level_deviation")  # fmt: skip
 

@@ -10,7 +10,7 @@ def test_more_than_two_coordinates_are_drawn_by_principal_components(rng):
     embedding = plot.Embedding.of(X)
     Y = embedding.points(X)
     np.testing.assert_allclose(np.abs(np.corrcoef(Y[:, 0], X[:, 1])[0, 1]), 1, atol=0.01)
-    np.testing.assert_allclose(embedding.vectors(X - X.mean(0)), Y)
+    np.testing.assert_allclose(embedding.vectors(X, X - X.mean(0)), Y)
     assert embedding.names[0].startswith("PC 1 (8")
 
 

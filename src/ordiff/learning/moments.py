@@ -198,6 +198,10 @@ class MomentFit:
         return self.estimate.losses
 
     @property
+    def stages(self) -> tuple[int, ...]:
+        return (0,) * len(self.losses)
+
+    @property
     def converged(self) -> bool:
         return self.estimate.converged
 
@@ -263,12 +267,11 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
     theta = np.concatenate([rate * u[groups.members[-1]].mean(axis=0), np.full(d, -rate), np.zeros(d * (d - 1) // 2)])
     theta = np.append(theta, np.log(noise) if given is None else given)
     directions, strengths = np.empty((0, d)), np.array([1 / rate**2])
-    losses: tuple[float, ...] = ()
     observed = [u[rows] for rows in groups.members]
     for _ in range(_ROUNDS):
         problem = equations(directions, final=False)
-        estimate = solve(problem, theta, strengths, given is None, False, report, losses)
-        theta, strengths, losses = estimate.theta, estimate.strengths, estimate.losses
+        estimate = solve(problem, theta, strengths, given is None, False, report)
+        theta, strengths = estimate.theta, estimate.strengths
         left = unexplained(candidates(principal, directions), observed, problem.sampled(theta, 2 * _SEARCH))
         more = left.independent(directions)[: _DIRECTIONS - len(directions)]
         if estimate.interrupted or not len(more):
@@ -278,7 +281,7 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
         strengths = np.concatenate([strengths, np.full(len(more), 10 / rate**2)])
     problem = equations(directions, final=True)
     if not estimate.interrupted:
-        estimate = solve(problem, theta, strengths, given is None, True, report, losses)
+        estimate = solve(problem, theta, strengths, given is None, True, report)
     sampled = problem.sampled(estimate.theta, _FINAL)
     left = unexplained(candidates(principal, directions), observed, sampled)
     process = FittedProcess(
@@ -319,11 +322,10 @@ def solve(
     learn_noise: bool,
     final: bool,
     report: Report | None,
-    losses: tuple[float, ...] = (),
 ) -> Estimate:
     """Gauss–Newton steps, damped as by Levenberg and Marquardt, with strengths by empirical Bayes along the way."""
     parts, free = problem.basis.penalised(), slice(0, theta.size if learn_noise else theta.size - 1)
-    damping, converged, interrupted, history = 1e-3, False, False, list(losses)
+    damping, converged, interrupted, history = 1e-3, False, False, []
     F = np.eye(theta.size)
     prior, decrement, misfit = np.zeros(theta.size), np.inf, np.inf
     try:
