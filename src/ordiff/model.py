@@ -7,6 +7,7 @@ spacing and radius follow from them. *Learn*: maximum likelihood on the designed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -189,11 +190,13 @@ class SnapshotSDE(BaseEstimator):
         times: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         checkpoint: str | Path | None = None,
+        names: Sequence[str] | None = None,
     ) -> SnapshotSDE:
         """Learn from samples X (m, n) and their times (m,), or windows of time (m, 2); without, from `TimeDensity`.
 
         times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
         checkpoint: a file that keeps what is learned after every stage, and from which a fit of the same data goes on.
+        names: of the coordinates (n,), as the check calls them; by default those of a data frame, or x1, x2, ...
         """
         _validation.refuse_masked(X, "X")
         X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
@@ -214,12 +217,24 @@ class SnapshotSDE(BaseEstimator):
                 result: FitResult | MomentFit = fit_moments(settings, data, report)
             else:
                 result = fit(settings, data, report, kept)
-            self._read(settings, data, result)
+            self._read(settings, data, result, self._coordinate_names(names))
             self.n_iter_ = report.n
         warn_of_fit(self)
         return self
 
-    def _read(self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit) -> None:
+    def _coordinate_names(self, names: Sequence[str] | None) -> list[str]:
+        """Of the coordinates of the process: those of X, or components of them; none when X has none."""
+        n = self.n_features_in_
+        given = list(getattr(self, "feature_names_in_", ()) if names is None else names)
+        if given and len(given) != n:
+            raise ValueError(f"there are {n} coordinates and {len(given)} names.")
+        if self.coordinates_.forward is None:
+            return [str(name) for name in given]
+        return [f"component {k + 1}" for k in range(self.coordinates_.forward.shape[1])]
+
+    def _read(
+        self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit, names: Sequence[str]
+    ) -> None:
         """The fitted attributes, at the samples in the user's order."""
         self._settings, self._data = settings, data
         self._result: FitResult | MomentFit | None = result
@@ -242,9 +257,9 @@ class SnapshotSDE(BaseEstimator):
         self.noise_tensor_std_: Array | None = None if tensor is None else tensor[1]
         self.rotation_nats_ = None if result.rotation is None else result.rotation.nats
         if isinstance(result, FitResult):
-            self.check_ = check_fit(result, data, self.noise_, self._level_deviation)
+            self.check_ = check_fit(result, data, self.noise_, self._level_deviation, names)
         else:
-            self.check_ = check_moments(result, data, self._level_deviation)
+            self.check_ = check_moments(result, data, self._level_deviation, names)
 
     @property
     def samples_(self) -> Array:

@@ -55,7 +55,7 @@ from ordiff.learning.rotation import (
     with_rotation,
     with_tensor,
 )
-from ordiff.learning.settings import FitSettings, SampleStates
+from ordiff.learning.settings import FitSettings, SampleStates, Solver
 from ordiff.learning.step import extrapolated
 from ordiff.learning.tensor import metric_of
 from ordiff.states import States
@@ -369,23 +369,23 @@ def _optimum(
         if converged and solver.n_starts > 1:
             solution, converged = _confirmed(settings, solution, evaluations, curvature)
         if curvature and not solution.interrupted:
-            solution = _marginal_noise(solution, evaluations.aside(), solver.tol)  # not a way down one loss
+            solution = _marginal_noise(solution, evaluations.aside(), solver)  # not a way down one loss
             converged = converged and solution.decrement < _CONVERGED
     except KeyboardInterrupt:
         solution = replace(solution, interrupted=True)
     return solution, converged and not solution.interrupted, evidence
 
 
-def _marginal_noise(solution: Solution, evaluations: Evaluations, tol: float) -> Solution:
+def _marginal_noise(solution: Solution, evaluations: Evaluations, solver: Solver) -> Solution:
     """The solution with the noise at the optimum of its marginal likelihood."""
     found = solution.parameters.part("noise")
     if found is None or found[0].basis is None:
         return solution
     block, part = found
     if part.stop - part.start == 1:
-        return maximize_marginal(solution, part.start, evaluations, tol)
+        return maximize_marginal(solution, part.start, evaluations, solver.tol, solver.max_iter)
     if block.strength > 0:  # without smoothness much of a field is not known at all
-        return marginal_newton_step(solution, part, evaluations, tol)
+        return marginal_newton_step(solution, part, evaluations, solver.tol, solver.max_iter)
     return solution
 
 

@@ -254,6 +254,7 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
     d, rng = u.shape[1], np.random.default_rng(settings.random_state)
     seed = int(rng.integers(2**31))
     given = None if isinstance(settings.noise, str) else float(np.log(settings.noise))
+    most = settings.solver.max_iter
 
     def equations(directions: Array, final: bool) -> MomentEquations:
         basis = RidgeBasis.of(centre, directions, u)
@@ -270,7 +271,7 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
     observed = [u[rows] for rows in groups.members]
     for _ in range(_ROUNDS):
         problem = equations(directions, final=False)
-        estimate = solve(problem, theta, strengths, given is None, False, report)
+        estimate = solve(problem, theta, strengths, given is None, False, report, most)
         theta, strengths = estimate.theta, estimate.strengths
         left = unexplained(candidates(principal, directions), observed, problem.sampled(theta, 2 * _SEARCH))
         more = left.independent(directions)[: _DIRECTIONS - len(directions)]
@@ -281,7 +282,7 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
         strengths = np.concatenate([strengths, np.full(len(more), 10 / rate**2)])
     problem = equations(directions, final=True)
     if not estimate.interrupted:
-        estimate = solve(problem, theta, strengths, given is None, True, report)
+        estimate = solve(problem, theta, strengths, given is None, True, report, most)
     sampled = problem.sampled(estimate.theta, _FINAL)
     left = unexplained(candidates(principal, directions), observed, sampled)
     process = FittedProcess(
@@ -322,14 +323,16 @@ def solve(
     learn_noise: bool,
     final: bool,
     report: Report | None,
+    most: int = 300,
 ) -> Estimate:
-    """Gauss–Newton steps, damped as by Levenberg and Marquardt, with strengths by empirical Bayes along the way."""
+    """At most so many Gauss–Newton steps, damped as by Levenberg and Marquardt, with strengths by empirical Bayes along
+    the way."""
     parts, free = problem.basis.penalised(), slice(0, theta.size if learn_noise else theta.size - 1)
     damping, converged, interrupted, history = 1e-3, False, False, []
     F = np.eye(theta.size)
     prior, decrement, misfit = np.zeros(theta.size), np.inf, np.inf
     try:
-        for iteration in range(_ITERATIONS[final]):
+        for iteration in range(min(_ITERATIONS[final], most)):
             about = problem.linearised(theta)
             F, b = about.jacobian.T @ about.jacobian, about.jacobian.T @ about.residual
             if iteration < _UPDATES:
