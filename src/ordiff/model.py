@@ -7,6 +7,7 @@ spacing and radius follow from them. *Learn*: maximum likelihood on the designed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -117,8 +118,11 @@ class SnapshotSDE(BaseEstimator):
     coordinates_ : LinearCoordinates
         Where the samples lie in a linear subspace up to noise, the chain lives there: `states_.points` are in its
         coordinates, and ``coordinates_.inverse(states_.points)`` in those of X. All else is in the coordinates of X.
-    loss_, history_, n_iter_, converged_, interrupted_
-        The penalised loss, after every evaluation too, their number, whether the optimum was confirmed, and whether
+    loss_, history_, history_stages_
+        The penalised loss, that after every evaluation of the final chain, and which strengths of smoothness each is of
+        (their number, from 0 on): losses can be compared within one stage.
+    n_iter_, converged_, interrupted_
+        The number of all evaluations, with those of the first look; whether the optimum was confirmed; and whether
         Ctrl-C ended the fit, which is then the best so far.
     unreached_, early_ : array of int
         Samples that the process cannot reach, and samples seen before the chain's first step, which are not used.
@@ -193,11 +197,13 @@ class SnapshotSDE(BaseEstimator):
         times: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         checkpoint: str | Path | None = None,
+        names: Sequence[str] | None = None,
     ) -> SnapshotSDE:
         """Learn from samples X (m, n) and their times (m,), or windows of time (m, 2); without, from `TimeDensity`.
 
         times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
         checkpoint: a file that keeps what is learned after every stage, and from which a fit of the same data goes on.
+        names: of the coordinates (n,), as the check calls them; by default those of a data frame, or x1, x2, ...
 
         X, times and sample_weight may be Dask arrays, with a `dask.distributed.Client` connected (extra
         ``distributed``): the likelihood is then that of all samples, in blocks on the workers, and needs known times,
@@ -231,19 +237,33 @@ class SnapshotSDE(BaseEstimator):
                 result: FitResult | MomentFit = fit_moments(settings, data, report, kept)
             else:
                 result = fit(settings, data, report, kept)
-            self._read(settings, data, result)
+            self._read(settings, data, result, self._coordinate_names(names))
+            self.n_iter_ = report.n
         warn_of_fit(self)
         if elsewhere is not None:
             elsewhere.end()
         return self
 
-    def _read(self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit) -> None:
+    def _coordinate_names(self, names: Sequence[str] | None) -> list[str]:
+        """Of the coordinates of the process: those of X, or components of them; none when X has none."""
+        n = self.n_features_in_
+        given = list(getattr(self, "feature_names_in_", ()) if names is None else names)
+        if given and len(given) != n:
+            raise ValueError(f"there are {n} coordinates and {len(given)} names.")
+        if self.coordinates_.forward is None:
+            return [str(name) for name in given]
+        return [f"component {k + 1}" for k in range(self.coordinates_.forward.shape[1])]
+
+    def _read(
+        self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit, names: Sequence[str]
+    ) -> None:
         """The fitted attributes, at the samples in the user's order."""
         self._settings, self._data = settings, data
         self._result: FitResult | MomentFit | None = result
         self.horizon_ = data.horizon
         self.loss_, self.history_ = result.loss, np.array(result.losses)
-        self.n_iter_, self.converged_, self.interrupted_ = len(result.losses), result.converged, result.interrupted
+        self.history_stages_ = np.array(result.stages, dtype=np.int64)
+        self.converged_, self.interrupted_ = result.converged, result.interrupted
         self.smooth_ordering_, self.smooth_noise_ = (result.strength(name) for name in ("ordering", "noise"))
         self.unreached_, self.early_ = result.unreached, result.early
         self._level_deviation = result.level_deviation()
@@ -259,9 +279,9 @@ class SnapshotSDE(BaseEstimator):
         self.noise_tensor_std_: Array | None = None if tensor is None else tensor[1]
         self.rotation_nats_ = None if result.rotation is None else result.rotation.nats
         if isinstance(result, FitResult):
-            self.check_ = check_fit(result, data, self.noise_, self._level_deviation)
+            self.check_ = check_fit(result, data, self.noise_, self._level_deviation, names)
         else:
-            self.check_ = check_moments(result, data, self._level_deviation)
+            self.check_ = check_moments(result, data, self._level_deviation, names)
 
     @property
     def samples_(self) -> Array:
