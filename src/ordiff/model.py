@@ -7,18 +7,17 @@ spacing and radius follow from them. *Learn*: maximum likelihood on the designed
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ordiff import _io, _validation
-from ordiff._coordinates import LinearCoordinates
 from ordiff._parallel import one_blas_thread
 from ordiff._sample_blocks import in_blocks
 from ordiff._summary import summary, warn_of_fit
@@ -32,13 +31,13 @@ from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.direction import NoiseDirection
 from ordiff.learning.discretise import likelihood_on
 from ordiff.learning.fit import fit, progress_bar
+from ordiff.learning.grouped import GroupedSettings
 from ordiff.learning.moments import MomentFit, fit_moments, is_by_moments
 from ordiff.learning.process import FittedProcess
 from ordiff.learning.result import FitResult, FittedChain
-from ordiff.learning.settings import GROUPS, FitSettings, group_of
+from ordiff.learning.settings import FitSettings, group_of
 from ordiff.learning.uncertainty import LikelihoodProfile, Uncertainty, bootstrap, noise_profile
-from ordiff.passage import fate_probabilities, terminal_sets
-from ordiff.states import States
+from ordiff.passage import fate_probabilities, regions_of, terminal_sets
 
 # What only a chain has, and what is said where there is none.
 _OF_CHAIN = ("states_", "graph_", "operator_", "eps_", "_observed")
@@ -48,7 +47,7 @@ _NO_CHAIN = (
 )
 
 
-class SnapshotSDE(BaseEstimator):
+class SnapshotSDE(GroupedSettings):
     """Learns dx = (∇l + w) dt + ρ dW from points that were each seen once.
 
     In up to three dimensions by the likelihood of a chain. Data of four dimensions and more, with known times and
@@ -117,8 +116,11 @@ class SnapshotSDE(BaseEstimator):
     coordinates_ : LinearCoordinates
         Where the samples lie in a linear subspace up to noise, the chain lives there: `states_.points` are in its
         coordinates, and ``coordinates_.inverse(states_.points)`` in those of X. All else is in the coordinates of X.
-    loss_, history_, n_iter_, converged_, interrupted_
-        The penalised loss, after every evaluation too, their number, whether the optimum was confirmed, and whether
+    loss_, history_, history_stages_
+        The penalised loss, that after every evaluation of the final chain, and which strengths of smoothness each is of
+        (their number, from 0 on): losses can be compared within one stage.
+    n_iter_, converged_, interrupted_
+        The number of all evaluations, with those of the first look; whether the optimum was confirmed; and whether
         Ctrl-C ended the fit, which is then the best so far.
     unreached_, early_ : array of int
         Samples that the process cannot reach, and samples seen before the chain's first step, which are not used.
@@ -153,38 +155,6 @@ class SnapshotSDE(BaseEstimator):
         self.states, self.times, self.smoothness, self.solver = states, times, smoothness, solver
         self.progress, self.random_state = progress, random_state
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings; with ``deep`` also the members of the groups, as smoothness__noise."""
-        params: dict[str, Any] = super().get_params(deep=False)
-        if deep:
-            for name in (*GROUPS, "states"):
-                params |= {f"{name}__{member}": value for member, value in self._members(name).items()}
-        return params
-
-    def set_params(self, **params: Any) -> SnapshotSDE:
-        """Change settings; a member of a group by its name, as smoothness__noise."""
-        super().set_params(**{name: value for name, value in params.items() if "__" not in name})
-        for full, value in params.items():
-            name, nested, member = full.partition("__")
-            if not nested:
-                continue
-            members = self._members(name)
-            if member not in members:
-                options = ", ".join(f"{name}__{one}" for one in members) or ", ".join(super().get_params(deep=False))
-                raise ValueError(f"SnapshotSDE has no setting {full!r} as it is; it has {options}.")
-            setattr(self, name, replace(group_of(getattr(self, name), name), **{member: value}))
-        return self
-
-    def _members(self, name: str) -> dict[str, Any]:
-        """The members of the group that a parameter stands for; none when it stands for something else."""
-        if name != "states" and name not in GROUPS:
-            return {}
-        try:
-            group = group_of(getattr(self, name), name)
-        except ValueError:  # `fit` says what is wrong
-            return {}
-        return {} if isinstance(group, States) else {one.name: getattr(group, one.name) for one in fields(group)}
-
     # -------------------------------------------------------------------------------------------- fit
 
     def fit(
@@ -193,11 +163,13 @@ class SnapshotSDE(BaseEstimator):
         times: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         checkpoint: str | Path | None = None,
+        names: Sequence[str] | None = None,
     ) -> SnapshotSDE:
         """Learn from samples X (m, n) and their times (m,), or windows of time (m, 2); without, from `TimeDensity`.
 
         times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
         checkpoint: a file that keeps what is learned after every stage, and from which a fit of the same data goes on.
+        names: of the coordinates (n,), as the check calls them; by default those of a data frame, or x1, x2, ...
 
         X, times and sample_weight may be Dask arrays, with a `dask.distributed.Client` connected (extra
         ``distributed``): the likelihood is then that of all samples, in blocks on the workers, and needs known times,
@@ -231,19 +203,24 @@ class SnapshotSDE(BaseEstimator):
                 result: FitResult | MomentFit = fit_moments(settings, data, report, kept)
             else:
                 result = fit(settings, data, report, kept)
-            self._read(settings, data, result)
+            given = list(getattr(self, "feature_names_in_", ()) if names is None else names)
+            self._read(settings, data, result, self.coordinates_.names(given, X.shape[1]))
+            self.n_iter_ = report.n
         warn_of_fit(self)
         if elsewhere is not None:
             elsewhere.end()
         return self
 
-    def _read(self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit) -> None:
+    def _read(
+        self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit, names: Sequence[str]
+    ) -> None:
         """The fitted attributes, at the samples in the user's order."""
         self._settings, self._data = settings, data
         self._result: FitResult | MomentFit | None = result
         self.horizon_ = data.horizon
         self.loss_, self.history_ = result.loss, np.array(result.losses)
-        self.n_iter_, self.converged_, self.interrupted_ = len(result.losses), result.converged, result.interrupted
+        self.history_stages_ = np.array(result.stages, dtype=np.int64)
+        self.converged_, self.interrupted_ = result.converged, result.interrupted
         self.smooth_ordering_, self.smooth_noise_ = (result.strength(name) for name in ("ordering", "noise"))
         self.unreached_, self.early_ = result.unreached, result.early
         self._level_deviation = result.level_deviation()
@@ -259,9 +236,9 @@ class SnapshotSDE(BaseEstimator):
         self.noise_tensor_std_: Array | None = None if tensor is None else tensor[1]
         self.rotation_nats_ = None if result.rotation is None else result.rotation.nats
         if isinstance(result, FitResult):
-            self.check_ = check_fit(result, data, self.noise_, self._level_deviation)
+            self.check_ = check_fit(result, data, self.noise_, self._level_deviation, names)
         else:
-            self.check_ = check_moments(result, data, self._level_deviation)
+            self.check_ = check_moments(result, data, self._level_deviation, names)
 
     @property
     def samples_(self) -> Array:
@@ -319,7 +296,7 @@ class SnapshotSDE(BaseEstimator):
     def _field_at(self, X: Any, name: str, vectors: bool = False) -> Array:
         """A field of the process at points (p, n); of a Dask array lazily."""
         check_is_fitted(self)
-        field = partial(_field, self._process, self.coordinates_, name, vectors)
+        field = partial(self.coordinates_.field, self._process, name, vectors)
         if is_dask_array(X):
             return map_rows(field, X, self.n_features_in_, vectors)
         return field(self._checked(X))
@@ -417,10 +394,8 @@ class SnapshotSDE(BaseEstimator):
         chain = self._chain("fate_probabilities")
         points = None if X is None else self._checked(X)
         if isinstance(terminal, dict) and all(callable(inside) for inside in terminal.values()):
-            at = self.coordinates_.inverse(self.states_.points)
-            sets = list(terminal_sets({name: inside(at) for name, inside in terminal.items()}, len(at)).values())
             asked = self.samples_ if points is None else points
-            ends = [np.asarray(inside(asked), bool) for inside in terminal.values()]
+            sets, ends = regions_of(terminal, self.coordinates_.inverse(self.states_.points), asked)
         else:
             members = terminal_sets(terminal, len(self.ordering_))
             sets = states_of(members, self._data.X, chain.states)
@@ -453,12 +428,6 @@ class SnapshotSDE(BaseEstimator):
         """Write the model to one file: arrays and JSON, no pickle. `ordiff.load` reads it."""
         check_is_fitted(self)
         _io.write(path, self)
-
-
-def _field(process: Any, coordinates: LinearCoordinates, name: str, vectors: bool, X: Array) -> Array:
-    """A field of a process at points X (p, n), (p,) or (p, n)."""
-    values = getattr(process, name)(coordinates.transform(X))
-    return coordinates.vectors(values) if vectors else values
 
 
 def load(path: str | Path) -> SnapshotSDE:

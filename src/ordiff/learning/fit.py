@@ -56,7 +56,7 @@ from ordiff.learning.rotation import (
     with_rotation,
     with_tensor,
 )
-from ordiff.learning.settings import FitSettings, SampleStates
+from ordiff.learning.settings import FitSettings, SampleStates, Solver
 from ordiff.learning.start import start_density
 from ordiff.learning.step import extrapolated
 from ordiff.learning.tensor import metric_of
@@ -72,23 +72,31 @@ _MOST_COEFFICIENTS = 1500
 _CONVERGED = 0.5
 
 
+class EvaluationCount:
+    """Counts all evaluations of a fit, also those of its first look; a bar, when there is one, shows the same."""
+
+    def __init__(self, bar: Any = None) -> None:
+        self.n, self.bar = 0, bar
+
+    def __call__(self, _: int, loss: float) -> None:
+        self.n += 1
+        if self.bar is not None:
+            self.bar.update(1)
+            self.bar.set_postfix_str(f"loss {loss:.5f}", refresh=False)
+
+
 @contextmanager
-def progress_bar(show: bool) -> Iterator[Report | None]:
-    """A bar that counts evaluations and shows the loss."""
+def progress_bar(show: bool) -> Iterator[EvaluationCount]:
+    """What counts the evaluations of a fit, and shows them and the loss in a bar."""
     if not show:
-        yield None
+        yield EvaluationCount()
         return
     try:
         from tqdm import tqdm
     except ImportError:
         raise _validation.missing_extra("tqdm", "progress", "a progress bar") from None
     with tqdm(unit=" evaluations", desc="learning") as bar:
-
-        def report(_: int, loss: float) -> None:
-            bar.update(1)
-            bar.set_postfix_str(f"loss {loss:.5f}", refresh=False)
-
-        yield report
+        yield EvaluationCount(bar)
 
 
 def fit(
@@ -230,6 +238,7 @@ def learn(
         chain=chain,
         solution=solution,
         losses=tuple(evaluations.losses),
+        stages=tuple(evaluations.stages),
         converged=converged,
         unreached=np.sort(np.concatenate([np.flatnonzero(usable.far), lost])),
         early=np.flatnonzero(usable.early & ~usable.far & data.one_start),
@@ -370,23 +379,23 @@ def _optimum(
         if converged and solver.n_starts > 1:
             solution, converged = _confirmed(settings, solution, evaluations, curvature)
         if curvature and not solution.interrupted:
-            solution = _marginal_noise(solution, evaluations, solver.tol)
+            solution = _marginal_noise(solution, evaluations.aside(), solver)  # not a way down one loss
             converged = converged and solution.decrement < _CONVERGED
     except STOPS:
         solution = replace(solution, interrupted=True)
     return solution, converged and not solution.interrupted, evidence
 
 
-def _marginal_noise(solution: Solution, evaluations: Evaluations, tol: float) -> Solution:
+def _marginal_noise(solution: Solution, evaluations: Evaluations, solver: Solver) -> Solution:
     """The solution with the noise at the optimum of its marginal likelihood."""
     found = solution.parameters.part("noise")
     if found is None or found[0].basis is None:
         return solution
     block, part = found
     if part.stop - part.start == 1:
-        return maximize_marginal(solution, part.start, evaluations, tol)
+        return maximize_marginal(solution, part.start, evaluations, solver.tol, solver.max_iter)
     if block.strength > 0:  # without smoothness much of a field is not known at all
-        return marginal_newton_step(solution, part, evaluations, tol)
+        return marginal_newton_step(solution, part, evaluations, solver.tol, solver.max_iter)
     return solution
 
 
@@ -404,7 +413,7 @@ def _confirmed(
         same = same and problem.n_samples * abs(loss - solution.loss) < 1.0
         if problem.n_samples * (best.loss - loss) > 1.0:
             best = optimise(problem, a, beside, max_iter=solver.max_iter, tol=solver.tol, curvature=curvature)
-            evaluations.losses += beside.losses  # else another start is not part of the way to the optimum
+            evaluations.join(beside)  # else another start is not part of the way to the optimum
         if best.interrupted:
             return best, False
     return best, same

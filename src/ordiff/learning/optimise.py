@@ -104,10 +104,14 @@ class PenalisedLikelihood:
 
 
 class Evaluations:
-    """The evaluations of a run: the losses, the best coefficients so far, and memory to use again."""
+    """The evaluations of a run: the losses, the best coefficients so far, and memory to use again.
+
+    stages: the number of the function that each loss is of: it changes with the strengths of smoothness.
+    """
 
     def __init__(self, report: Report | None = None) -> None:
         self.losses: list[float] = []
+        self.stages: list[int] = []
         self.best: Array | None = None
         self.lowest = np.inf
         self.report, self.workspace = report, Workspace()
@@ -118,6 +122,8 @@ class Evaluations:
         if self._last is not None and self._last[0] is problem and np.array_equal(self._last[1], a):
             return self._last[2], self._last[3].copy()
         value, gradient = problem.value_and_gradient(a, self.workspace)
+        another = self._last is not None and self._last[0] is not problem
+        self.stages.append((self.stages[-1] if self.stages else 0) + another)
         self._last = (problem, a.copy(), value, gradient.copy())
         self.losses.append(value)
         if value < self.lowest:
@@ -129,6 +135,12 @@ class Evaluations:
     def restart(self) -> None:
         """Another function from here on: what was best before is not compared with it."""
         self.lowest, self.best = np.inf, None
+
+    def join(self, other: Evaluations) -> None:
+        """Go on with the losses of a run beside this one."""
+        last = self.stages[-1] + 1 if self.stages else 0
+        self.stages += [last + stage for stage in other.stages]
+        self.losses += other.losses
 
     def aside(self) -> Evaluations:
         """Those of a run beside this one, with losses of its own."""
