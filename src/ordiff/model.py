@@ -7,6 +7,7 @@ spacing and radius follow from them. *Learn*: maximum likelihood on the designed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import sqrtm
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,11 +27,12 @@ from ordiff._targets import states_of
 from ordiff._validation import Array
 from ordiff.distributed import is_dask_array, map_rows
 from ordiff.fields import Moments, local_moments
-from ordiff.learning.check import FitCheck, Moment, check_fit, check_moments
+from ordiff.learning.check import check_fit, check_moments
 from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
+from ordiff.learning.direction import NoiseDirection
 from ordiff.learning.discretise import likelihood_on
-from ordiff.learning.fit import fit, look_at_tensor, progress_bar
+from ordiff.learning.fit import fit, progress_bar
 from ordiff.learning.moments import MomentFit, fit_moments, is_by_moments
 from ordiff.learning.process import FittedProcess
 from ordiff.learning.result import FitResult, FittedChain
@@ -66,9 +67,10 @@ class SnapshotSDE(BaseEstimator):
         A gradient ∇l of the ordering, or ∇l + w with a field w without divergence beside it, as in cycles and currents.
         "auto" takes w where it is worth its parameters, by the difference of the marginal likelihoods. For designed
         states in 2 and 3 flat dimensions; elsewhere "auto" is the gradient.
-    noise : {"field", "constant", "tensor"} or float
+    noise : {"field", "constant", "tensor", "auto"} or float
         A field, one number (at the optimum of its marginal likelihood), a field beside a constant direction, with
         diffusion ½ρ²A and det A = 1 (in 2 and 3 flat dimensions, with a general drift), or the known noise, kept.
+        "auto" is "tensor" where that is more likely, by the marginal likelihoods of coarse chains, and else "field".
     ordering : array-like, callable, Ordering or None
         Given orderings: values at the samples (m,), where the learned ordering starts from, or which is kept if it is
         not learned (carried to the states by local polynomials); or a function of points (N, n) that returns an
@@ -104,6 +106,8 @@ class SnapshotSDE(BaseEstimator):
         A∇l + w, as the fit is made in coordinates in which A is about I.
     rotation_nats_ : float or None
         By how many nats a drift that turns is more likely than a gradient; None when it was not tried.
+    tensor_nats_ : float or None
+        By how many nats a noise with a direction is more likely than one without; None without noise="auto".
     check_ : FitCheck
         Whether the fit can be trusted: ``trusted``, ``reasons`` (sentences), and a ``table`` of the means and
         covariances that the fitted process predicts at the times of the samples, beside those that were observed.
@@ -114,8 +118,11 @@ class SnapshotSDE(BaseEstimator):
     coordinates_ : LinearCoordinates
         Where the samples lie in a linear subspace up to noise, the chain lives there: `states_.points` are in its
         coordinates, and ``coordinates_.inverse(states_.points)`` in those of X. All else is in the coordinates of X.
-    loss_, history_, n_iter_, converged_, interrupted_
-        The penalised loss, after every evaluation too, their number, whether the optimum was confirmed, and whether
+    loss_, history_, history_stages_
+        The penalised loss, that after every evaluation of the final chain, and which strengths of smoothness each is of
+        (their number, from 0 on): losses can be compared within one stage.
+    n_iter_, converged_, interrupted_
+        The number of all evaluations, with those of the first look; whether the optimum was confirmed; and whether
         Ctrl-C ended the fit, which is then the best so far.
     unreached_, early_ : array of int
         Samples that the process cannot reach, and samples seen before the chain's first step, which are not used.
@@ -190,11 +197,13 @@ class SnapshotSDE(BaseEstimator):
         times: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         checkpoint: str | Path | None = None,
+        names: Sequence[str] | None = None,
     ) -> SnapshotSDE:
         """Learn from samples X (m, n) and their times (m,), or windows of time (m, 2); without, from `TimeDensity`.
 
         times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
         checkpoint: a file that keeps what is learned after every stage, and from which a fit of the same data goes on.
+        names: of the coordinates (n,), as the check calls them; by default those of a data frame, or x1, x2, ...
 
         X, times and sample_weight may be Dask arrays, with a `dask.distributed.Client` connected (extra
         ``distributed``): the likelihood is then that of all samples, in blocks on the workers, and needs known times,
@@ -204,7 +213,7 @@ class SnapshotSDE(BaseEstimator):
         elsewhere = None
         if is_dask_array(X):
             elsewhere, X, times, sample_weight = in_blocks(X, times, sample_weight)
-        _validation.refuse_masked(X, "X")
+        _validation.array_like(X, "X")
         X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
         settings = FitSettings.of(self)
         if elsewhere is not None:
@@ -216,30 +225,45 @@ class SnapshotSDE(BaseEstimator):
             self._samples, original = X, data
             data = original.in_coordinates(self.coordinates_)
             by_moments = is_by_moments(settings, data)
-            if settings.noise == "tensor" and not by_moments:  # in coordinates in which it has nearly no direction
-                root = sqrtm(look_at_tensor(settings, data, report)).real
-                self.coordinates_ = self.coordinates_.stretched(root, X.shape[1])
+            direction = NoiseDirection(settings) if by_moments else NoiseDirection.of(settings, data, report)
+            settings, self.tensor_nats_ = direction.settings, direction.nats
+            if direction.root is not None:  # in coordinates in which it has nearly no direction
+                self.coordinates_ = self.coordinates_.stretched(direction.root, X.shape[1])
                 data = original.in_coordinates(self.coordinates_)
             kept = None if checkpoint is None else Checkpoint(checkpoint, settings, data)
             if by_moments:
                 if elsewhere is not None:
                     elsewhere.refuse_moments()
-                result: FitResult | MomentFit = fit_moments(settings, data, report)
+                result: FitResult | MomentFit = fit_moments(settings, data, report, kept)
             else:
                 result = fit(settings, data, report, kept)
-            self._read(settings, data, result)
+            self._read(settings, data, result, self._coordinate_names(names))
+            self.n_iter_ = report.n
         warn_of_fit(self)
         if elsewhere is not None:
             elsewhere.end()
         return self
 
-    def _read(self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit) -> None:
+    def _coordinate_names(self, names: Sequence[str] | None) -> list[str]:
+        """Of the coordinates of the process: those of X, or components of them; none when X has none."""
+        n = self.n_features_in_
+        given = list(getattr(self, "feature_names_in_", ()) if names is None else names)
+        if given and len(given) != n:
+            raise ValueError(f"there are {n} coordinates and {len(given)} names.")
+        if self.coordinates_.forward is None:
+            return [str(name) for name in given]
+        return [f"component {k + 1}" for k in range(self.coordinates_.forward.shape[1])]
+
+    def _read(
+        self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit, names: Sequence[str]
+    ) -> None:
         """The fitted attributes, at the samples in the user's order."""
         self._settings, self._data = settings, data
         self._result: FitResult | MomentFit | None = result
         self.horizon_ = data.horizon
         self.loss_, self.history_ = result.loss, np.array(result.losses)
-        self.n_iter_, self.converged_, self.interrupted_ = len(result.losses), result.converged, result.interrupted
+        self.history_stages_ = np.array(result.stages, dtype=np.int64)
+        self.converged_, self.interrupted_ = result.converged, result.interrupted
         self.smooth_ordering_, self.smooth_noise_ = (result.strength(name) for name in ("ordering", "noise"))
         self.unreached_, self.early_ = result.unreached, result.early
         self._level_deviation = result.level_deviation()
@@ -255,9 +279,9 @@ class SnapshotSDE(BaseEstimator):
         self.noise_tensor_std_: Array | None = None if tensor is None else tensor[1]
         self.rotation_nats_ = None if result.rotation is None else result.rotation.nats
         if isinstance(result, FitResult):
-            self.check_ = check_fit(result, data, self.noise_, self._level_deviation)
+            self.check_ = check_fit(result, data, self.noise_, self._level_deviation, names)
         else:
-            self.check_ = check_moments(result, data, self._level_deviation)
+            self.check_ = check_moments(result, data, self._level_deviation, names)
 
     @property
     def samples_(self) -> Array:
@@ -327,7 +351,7 @@ class SnapshotSDE(BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        _validation.refuse_masked(X, "X")
+        _validation.array_like(X, "X")
         return _validation.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
 
     def _at(self, X: ArrayLike) -> Any:
@@ -345,7 +369,7 @@ class SnapshotSDE(BaseEstimator):
     def score(self, X: ArrayLike, times: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """The mean log density of points at their times, weighted by ``sample_weight``: higher is better."""
         logs = self.score_samples(X, times)
-        weights = None if sample_weight is None else _validation.nodes(sample_weight, logs.size, "sample_weight")
+        weights = None if sample_weight is None else _validation.weights(sample_weight, logs.size, "sample_weight")
         return float(np.average(logs, weights=weights))
 
     def simulate(self, n: int, horizon: float | None = None, random_state: Any = None) -> tuple[Array, Array]:
@@ -355,7 +379,7 @@ class SnapshotSDE(BaseEstimator):
         last = self.horizon_ if horizon is None else _validation.positive(horizon, "horizon")
         steps = int(np.ceil(last / self._process.step))
         _validation.fits_memory(n * (steps + 1) * self.n_features_in_, f"{n} paths of {steps} steps")
-        rng = np.random.default_rng(self.random_state if random_state is None else random_state)
+        rng = _validation.generator(self.random_state if random_state is None else random_state)
         times, paths = self._process.simulate(n, last, rng)
         return times, self.coordinates_.inverse(paths)
 
@@ -441,26 +465,14 @@ class SnapshotSDE(BaseEstimator):
     def summary(self, length: str = "", time: str = "") -> str:
         """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known."""
         check_is_fitted(self)
-        return summary(self, length, time)
+        return summary(self, _validation.text(length, "length"), _validation.text(time, "time"))
 
     # ------------------------------------------------------------------------------------ files
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file: arrays and JSON, no pickle. `ordiff.load` reads it."""
         check_is_fitted(self)
-        data = self._data
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays |= _io.coordinate_arrays(self.coordinates_)
-        if self.noise_tensor_ is not None:
-            arrays |= {name: getattr(self, name) for name in _TENSOR}
-        arrays |= {
-            "samples": self.samples_,
-            "start": self.coordinates_.inverse(data.start),
-            "start_weights": data.start_weights,
-        }
-        numbers = {name: getattr(self, name) for name in _NUMBERS} | {"times_known": data.times is not None}
-        numbers |= {"reasons": self.check_.reasons, "moments": [list(vars(row).values()) for row in self.check_.table]}
-        _io.write(path, self.get_params(deep=False), self._process, numbers, arrays)
+        _io.write(path, self)
 
 
 def _field(process: Any, coordinates: LinearCoordinates, name: str, vectors: bool, X: Array) -> Array:
@@ -469,41 +481,20 @@ def _field(process: Any, coordinates: LinearCoordinates, name: str, vectors: boo
     return coordinates.vectors(values) if vectors else values
 
 
-# ------------------------------------------------------------------------------------------- one file
-
-# Fitted attributes that a file holds: arrays, and numbers.
-_ARRAYS = ("ordering_", "noise_", "drift_", "drift_std_", "rotation_", "rotation_std_", "speed_", "ordering_std_",
-           "log_noise_std_", "noise_std_", "history_", "unreached_", "early_")  # fmt: skip
-_NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_features_in_", "smooth_ordering_",
-            "smooth_noise_", "rotation_nats_", "_level_deviation")  # fmt: skip
-
-
-_TENSOR = ("noise_tensor_", "noise_tensor_std_")
-
-
 def load(path: str | Path) -> SnapshotSDE:
     """Read a model that `SnapshotSDE.save` wrote. Nothing of a file is trusted: what does not fit is a ValueError."""
     with _io.told(path):
         settings, process, numbers, arrays = _io.read(path)
-        return _of_file(SnapshotSDE(**({"start": arrays["start"]} | settings)), process, numbers, arrays)
-
-
-def _of_file(
-    model: SnapshotSDE, process: FittedChain | FittedProcess, numbers: dict[str, Any], arrays: dict[str, Any]
-) -> SnapshotSDE:
-    for name in _ARRAYS:
-        setattr(model, name, arrays[name])
-    for name in _TENSOR:
-        setattr(model, name, arrays.get(name))
-    for name in _NUMBERS:
-        setattr(model, name, numbers[name])
-    table = tuple(Moment(*row) for row in numbers["moments"])
-    model.check_ = FitCheck(not numbers["reasons"], tuple(numbers["reasons"]), table)
-    model.coordinates_ = _io.coordinates(arrays)
-    model._samples = arrays["samples"]
-    X, start = (model.coordinates_.transform(arrays[name]) for name in ("samples", "start"))
-    times = np.zeros(len(X)) if numbers["times_known"] else None
-    model._settings, model._result = FitSettings.of(model), None
-    model._data = Snapshots(X, times, np.ones(len(X)), start, arrays["start_weights"], model.horizon_)
-    model._read_process(process, X)
-    return model
+        model = SnapshotSDE(**({"start": arrays["start"]} | settings))
+        for name in _io.FITTED_ARRAYS:
+            setattr(model, name, arrays.get(name))
+        for name in _io.FITTED_NUMBERS:
+            setattr(model, name, numbers[name])
+        model.check_, model.coordinates_ = _io.check(numbers), _io.coordinates(arrays)
+        model._samples = arrays["samples"]
+        X, start = (model.coordinates_.transform(arrays[name]) for name in ("samples", "start"))
+        times = np.zeros(len(X)) if numbers["times_known"] else None
+        model._settings, model._result = FitSettings.of(model), None
+        model._data = Snapshots(X, times, np.ones(len(X)), start, arrays["start_weights"], model.horizon_)
+        model._read_process(process, X)
+        return model

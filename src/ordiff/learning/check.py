@@ -12,6 +12,7 @@ that was found, most samples are reached, and the optimum is one. What follows f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any
@@ -32,6 +33,8 @@ _MEAN_TOLERANCE, _COVARIANCE_TOLERANCE = 0.03, 0.06
 _BINS, _FEWEST, _DIRECTIONS = 6, 20, 5
 # The largest share of an ordering that an extrapolation to a step of 0 may change.
 _STEP_CHANGE = 0.3
+# The largest share of a drift that a rotation, of which it is not decided whether it is there, may change.
+_ROTATION_CHANGE = 0.15
 # The spacing in units of the one that the noise asks for.
 _WIDEST = 1.3
 # The largest noise in units of its median, and the share of samples at the floor or not reached that is no alarm.
@@ -80,9 +83,10 @@ class FitCheck:
         return "Check: NOT TRUSTED.\n" + "\n".join(f"- {reason}" for reason in self.reasons)
 
 
-def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float) -> FitCheck:
-    """The check of a fit. noise: at the samples, (m,). steady: the deviation of the level of log noise."""
-    table = () if result.solution.interrupted else moments_table(result, data)
+def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float, names: Sequence[str] = ()) -> FitCheck:
+    """The check of a fit. noise: at the samples, (m,). steady: the deviation of the level of log noise. names: of the
+    coordinates."""
+    table = () if result.solution.interrupted else moments_table(result, data, names)
     reasons = [
         *_of_the_run(result, data),
         *_of_the_moments(table),
@@ -90,21 +94,22 @@ def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float) -
         *_of_the_noise(noise, steady),
         *_of_the_start(data, noise),
         *_of_the_step(result),
+        *_of_the_rotation(result),
     ]
     return FitCheck(not reasons, tuple(reasons), table)
 
 
-def check_moments(result: MomentFit, data: Snapshots, steady: float) -> FitCheck:
+def check_moments(result: MomentFit, data: Snapshots, steady: float, names: Sequence[str] = ()) -> FitCheck:
     """The check of a fit by moments: those of the particles, which were fitted on average, how well all of them fit,
     and third and fourth moments along many directions."""
     table: list[Moment] = []
     if not result.interrupted:
-        centre, axes, names = _directions(data.X)
+        centre, axes, directions = _directions(data.X, names)
         groups = result.groups
         for rows, time, y in zip(groups.members, groups.times, result.samples, strict=True):
             mass = np.full(len(y), 1 / len(y))
             if rows.size >= _FEWEST:
-                table += _compared((data.X[rows] - centre) @ axes, (y - centre) @ axes, mass, float(time), names)
+                table += _compared((data.X[rows] - centre) @ axes, (y - centre) @ axes, mass, float(time), directions)
     reasons = [*_of_the_run(result, data), *_of_the_moments(tuple(table)), *_of_the_form(result)]
     reasons += _of_the_noise(np.ones(1), steady)
     return FitCheck(not reasons, tuple(reasons), tuple(table))
@@ -113,12 +118,12 @@ def check_moments(result: MomentFit, data: Snapshots, steady: float) -> FitCheck
 # ------------------------------------------------------------------------------------------ moments
 
 
-def moments_table(result: FitResult, data: Snapshots) -> tuple[Moment, ...]:
+def moments_table(result: FitResult, data: Snapshots, names: Sequence[str] = ()) -> tuple[Moment, ...]:
     """Means and covariances of samples and chain along the leading directions of the data, in bins of time."""
     kept = result.used
     X = data.X[kept]
     points = result.chain.states.points
-    centre, axes, names = _directions(X)
+    centre, axes, directions = _directions(X, names)
     x, y = (X - centre) @ axes, (points - centre) @ axes
     W = result.likelihood.observation.time_matrix(result.likelihood.schedule.n_slices)
     masses = result.likelihood.time_slices(result.chain.dynamics)
@@ -127,15 +132,15 @@ def moments_table(result: FitResult, data: Snapshots) -> tuple[Moment, ...]:
     for members in _bins(times, len(X)):
         mass = np.asarray(W[members].mean(axis=0)).ravel() @ masses
         time = float("nan") if times is None else float(times[members].mean())
-        rows += _compared(x[members], y, mass / mass.sum(), time, names)
+        rows += _compared(x[members], y, mass / mass.sum(), time, directions)
     return tuple(rows)
 
 
-def _directions(X: Array) -> tuple[Array, Array, list[str]]:
+def _directions(X: Array, names: Sequence[str] = ()) -> tuple[Array, Array, list[str]]:
     """A centre, directions (n, r) and their names: the coordinates, or the leading principal directions of many."""
     n, centre = X.shape[1], X.mean(axis=0)
     if n <= _DIRECTIONS:
-        return np.zeros(n), np.eye(n), [f"x{k + 1}" for k in range(n)]
+        return np.zeros(n), np.eye(n), list(names) or [f"x{k + 1}" for k in range(n)]
     axes = np.linalg.svd(X - centre, full_matrices=False)[2][:_DIRECTIONS].T
     return centre, axes, [f"component {k + 1}" for k in range(axes.shape[1])]
 
@@ -253,6 +258,17 @@ def _of_the_step(result: FitResult) -> list[str]:
     return [
         f"a shorter step would change the ordering by about {100 * result.step_change:.0f}%: the step of {eps:.3g} is "
         f"too long for how fast the drift changes. Give Solver(eps={eps / 2:.3g}) or less."
+    ]
+
+
+def _of_the_rotation(result: FitResult) -> list[str]:
+    found = result.rotation
+    if found is None or found.taken or found.change <= _ROTATION_CHANGE:
+        return []
+    return [
+        f"whether the drift turns is not decided: a rotation is {found.nats:.1f} nats more likely than a gradient, too "
+        f"little to be taken, and would change the drift by {100 * found.change:.0f}%. Compare it with "
+        'drift="general", or give more samples.'
     ]
 
 

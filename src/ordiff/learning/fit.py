@@ -56,7 +56,8 @@ from ordiff.learning.rotation import (
     with_rotation,
     with_tensor,
 )
-from ordiff.learning.settings import FitSettings, SampleStates
+from ordiff.learning.settings import FitSettings, SampleStates, Solver
+from ordiff.learning.start import start_density
 from ordiff.learning.step import extrapolated
 from ordiff.learning.tensor import metric_of
 from ordiff.states import States
@@ -71,23 +72,31 @@ _MOST_COEFFICIENTS = 1500
 _CONVERGED = 0.5
 
 
+class EvaluationCount:
+    """Counts all evaluations of a fit, also those of its first look; a bar, when there is one, shows the same."""
+
+    def __init__(self, bar: Any = None) -> None:
+        self.n, self.bar = 0, bar
+
+    def __call__(self, _: int, loss: float) -> None:
+        self.n += 1
+        if self.bar is not None:
+            self.bar.update(1)
+            self.bar.set_postfix_str(f"loss {loss:.5f}", refresh=False)
+
+
 @contextmanager
-def progress_bar(show: bool) -> Iterator[Report | None]:
-    """A bar that counts evaluations and shows the loss."""
+def progress_bar(show: bool) -> Iterator[EvaluationCount]:
+    """What counts the evaluations of a fit, and shows them and the loss in a bar."""
     if not show:
-        yield None
+        yield EvaluationCount()
         return
     try:
         from tqdm import tqdm
     except ImportError:
         raise _validation.missing_extra("tqdm", "progress", "a progress bar") from None
     with tqdm(unit=" evaluations", desc="learning") as bar:
-
-        def report(_: int, loss: float) -> None:
-            bar.update(1)
-            bar.set_postfix_str(f"loss {loss:.5f}", refresh=False)
-
-        yield report
+        yield EvaluationCount(bar)
 
 
 def fit(
@@ -98,7 +107,7 @@ def fit(
         eps = data.horizon / STEPS if settings.solver.eps == "auto" else float(settings.solver.eps)
         return learn(settings, data, settings.states, eps, report, checkpoint=checkpoint)
     designed = not isinstance(settings.states, SampleStates)
-    coarse = _look(settings if designed else settings.on_designed_states(), data, report, checkpoint)
+    coarse = look(settings if designed else settings.on_designed_states(), data, report, checkpoint)
     if coarse.solution.interrupted:
         return coarse
     try:
@@ -128,19 +137,13 @@ def _fit_on_designed_states(
     return result
 
 
-def _look(
+def look(
     settings: FitSettings, data: Snapshots, report: Report | None, checkpoint: Checkpoint | None = None
 ) -> FitResult:
     """A coarse chain."""
     data = data.here
     states, eps, rho = coarse_design(settings, data)
     return learn(settings.coarse(_COARSE_BASIS), data, states, eps, report, rho=rho, updates=1, checkpoint=checkpoint)
-
-
-def look_at_tensor(settings: FitSettings, data: Snapshots, report: Report | None = None) -> Array:
-    """The direction of the noise as a coarse chain sees it: A (d, d) of determinant 1."""
-    metric = _look(settings, data, report).chain.metric
-    return np.asarray(np.eye(data.X.shape[1]) if metric is None else np.linalg.inv(metric), dtype=np.float64)
 
 
 def _fit_on_samples(
@@ -179,11 +182,15 @@ def learn(
     """Maximum likelihood on these states, from what was learned before; ``updates`` of the strengths, 1 for a look."""
     usable = _UsableSamples.of(data, states, eps)
     used = data.only(usable.kept, usable.farthest, usable.earliest)
+    density = None if isinstance(settings.states, States) else start_density(states, data)
+    if density is not None:
+        states = replace(states, start=density.mass)
     given = GivenOrderings.of(settings, data, states)
     likelihood = likelihood_on(settings, used, states, eps, given.differences(states.graph))
     rho = first_noise(settings, data, states.dimension) if rho is None else rho
     chain = None if before is None else before.chain
-    parameters, a = parametrise(settings, data, states, eps, given, chain, rho, coarse=updates == 1)
+    first = None if density is None else density.block(float(used.weights.sum()))
+    parameters, a = parametrise(settings, data, states, eps, given, chain, rho, coarse=updates == 1, start=first)
     problem = PenalisedLikelihood(likelihood, parameters, used.weights)
     streams = streams_for(settings, states, given, len(used.X), coarse=updates == 1)
     turned = None if before is None or streams is None else before.chain.rotation
@@ -231,6 +238,7 @@ def learn(
         chain=chain,
         solution=solution,
         losses=tuple(evaluations.losses),
+        stages=tuple(evaluations.stages),
         converged=converged,
         unreached=np.sort(np.concatenate([np.flatnonzero(usable.far), lost])),
         early=np.flatnonzero(usable.early & ~usable.far & data.one_start),
@@ -260,6 +268,8 @@ def _chain(
         stretched = np.array([slope[0] for slope in dynamics.local_slopes[after:]])
         metric = metric_of(stretched, dynamics.eps) if stretched.size else None
         ordering, rotation = read_general(states, dynamics, w, streams, metric)
+    if dynamics.initial is not None:
+        states = replace(states, start=dynamics.initial)
     return FittedChain(states, dynamics, given.local, ordering, settings.alpha, rotation=rotation, metric=metric)
 
 
@@ -359,7 +369,9 @@ def _optimum(
     )  # fmt: skip
     evidence = None
     if streams is not None and curvature and not solution.interrupted:
-        solution, evidence = with_rotation_if_worth(settings, solution, streams, states, evaluations, updates)
+        solution, evidence = with_rotation_if_worth(
+            settings, solution, streams, states, evaluations, updates, a, checkpoint
+        )
     converged = solution.decrement < _CONVERGED and not solution.interrupted
     if solution.interrupted or updates == 1 or p.size == 1:
         return solution, converged, evidence
@@ -367,23 +379,23 @@ def _optimum(
         if converged and solver.n_starts > 1:
             solution, converged = _confirmed(settings, solution, evaluations, curvature)
         if curvature and not solution.interrupted:
-            solution = _marginal_noise(solution, evaluations, solver.tol)
+            solution = _marginal_noise(solution, evaluations.aside(), solver)  # not a way down one loss
             converged = converged and solution.decrement < _CONVERGED
     except STOPS:
         solution = replace(solution, interrupted=True)
     return solution, converged and not solution.interrupted, evidence
 
 
-def _marginal_noise(solution: Solution, evaluations: Evaluations, tol: float) -> Solution:
+def _marginal_noise(solution: Solution, evaluations: Evaluations, solver: Solver) -> Solution:
     """The solution with the noise at the optimum of its marginal likelihood."""
     found = solution.parameters.part("noise")
     if found is None or found[0].basis is None:
         return solution
     block, part = found
     if part.stop - part.start == 1:
-        return maximize_marginal(solution, part.start, evaluations, tol)
+        return maximize_marginal(solution, part.start, evaluations, solver.tol, solver.max_iter)
     if block.strength > 0:  # without smoothness much of a field is not known at all
-        return marginal_newton_step(solution, part, evaluations, tol)
+        return marginal_newton_step(solution, part, evaluations, solver.tol, solver.max_iter)
     return solution
 
 
@@ -401,7 +413,7 @@ def _confirmed(
         same = same and problem.n_samples * abs(loss - solution.loss) < 1.0
         if problem.n_samples * (best.loss - loss) > 1.0:
             best = optimise(problem, a, beside, max_iter=solver.max_iter, tol=solver.tol, curvature=curvature)
-            evaluations.losses += beside.losses  # else another start is not part of the way to the optimum
+            evaluations.join(beside)  # else another start is not part of the way to the optimum
         if best.interrupted:
             return best, False
     return best, same

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordiff._validation import Array
+from ordiff.learning.checkpoint import Checkpoint, Round
 from ordiff.learning.data import Snapshots
 from ordiff.learning.directions import UnexplainedDirections, candidates, unexplained
 from ordiff.learning.optimise import Report
@@ -198,6 +199,10 @@ class MomentFit:
         return self.estimate.losses
 
     @property
+    def stages(self) -> tuple[int, ...]:
+        return (0,) * len(self.losses)
+
+    @property
     def converged(self) -> bool:
         return self.estimate.converged
 
@@ -240,9 +245,11 @@ def is_by_moments(settings: FitSettings, data: Snapshots) -> bool:
     return d >= _FEWEST_DIMENSIONS
 
 
-def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = None) -> MomentFit:
+def fit_moments(
+    settings: FitSettings, data: Snapshots, report: Report | None = None, checkpoint: Checkpoint | None = None
+) -> MomentFit:
     """A quadratic ordering first, then with functions of those directions along which the samples are not yet as the
-    particles are, until none is left."""
+    particles are, until none is left. The ``checkpoint`` keeps every search."""
     groups = TimeGroups.of(data)
     centre = np.average(data.X, axis=0, weights=data.weights)
     u, start = data.X - centre, data.start - centre
@@ -250,6 +257,7 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
     d, rng = u.shape[1], np.random.default_rng(settings.random_state)
     seed = int(rng.integers(2**31))
     given = None if isinstance(settings.noise, str) else float(np.log(settings.noise))
+    most = settings.solver.max_iter
 
     def equations(directions: Array, final: bool) -> MomentEquations:
         basis = RidgeBasis.of(centre, directions, u)
@@ -263,22 +271,27 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
     theta = np.concatenate([rate * u[groups.members[-1]].mean(axis=0), np.full(d, -rate), np.zeros(d * (d - 1) // 2)])
     theta = np.append(theta, np.log(noise) if given is None else given)
     directions, strengths = np.empty((0, d)), np.array([1 / rate**2])
-    losses: tuple[float, ...] = ()
     observed = [u[rows] for rows in groups.members]
     for _ in range(_ROUNDS):
-        problem = equations(directions, final=False)
-        estimate = solve(problem, theta, strengths, given is None, False, report, losses)
-        theta, strengths, losses = estimate.theta, estimate.strengths, estimate.losses
+        problem, interrupted = equations(directions, final=False), False
+        before = None if checkpoint is None else checkpoint.next_stage()
+        if before is None:
+            estimate = solve(problem, theta, strengths, given is None, False, report, most)
+            theta, strengths, interrupted = estimate.theta, estimate.strengths, estimate.interrupted
+            if checkpoint is not None and not interrupted:
+                checkpoint.keep(Round(1, theta, (strengths,), np.array(estimate.losses), done=True))
+        else:
+            theta, strengths = before.a, before.strengths[0]
         left = unexplained(candidates(principal, directions), observed, problem.sampled(theta, 2 * _SEARCH))
         more = left.independent(directions)[: _DIRECTIONS - len(directions)]
-        if estimate.interrupted or not len(more):
+        if interrupted or not len(more):
             break
         directions = np.concatenate([directions, more])
         theta = np.concatenate([theta[:-1], np.zeros(len(more) * (KNOTS - 1)), theta[-1:]])
         strengths = np.concatenate([strengths, np.full(len(more), 10 / rate**2)])
     problem = equations(directions, final=True)
-    if not estimate.interrupted:
-        estimate = solve(problem, theta, strengths, given is None, True, report, losses)
+    if not interrupted:
+        estimate = solve(problem, theta, strengths, given is None, True, report, most)
     sampled = problem.sampled(estimate.theta, _FINAL)
     left = unexplained(candidates(principal, directions), observed, sampled)
     process = FittedProcess(
@@ -319,15 +332,16 @@ def solve(
     learn_noise: bool,
     final: bool,
     report: Report | None,
-    losses: tuple[float, ...] = (),
+    most: int = 300,
 ) -> Estimate:
-    """Gauss–Newton steps, damped as by Levenberg and Marquardt, with strengths by empirical Bayes along the way."""
+    """At most so many Gauss–Newton steps, damped as by Levenberg and Marquardt, with strengths by empirical Bayes along
+    the way."""
     parts, free = problem.basis.penalised(), slice(0, theta.size if learn_noise else theta.size - 1)
-    damping, converged, interrupted, history = 1e-3, False, False, list(losses)
+    damping, converged, interrupted, history = 1e-3, False, False, []
     F = np.eye(theta.size)
     prior, decrement, misfit = np.zeros(theta.size), np.inf, np.inf
     try:
-        for iteration in range(_ITERATIONS[final]):
+        for iteration in range(min(_ITERATIONS[final], most)):
             about = problem.linearised(theta)
             F, b = about.jacobian.T @ about.jacobian, about.jacobian.T @ about.residual
             if iteration < _UPDATES:
@@ -354,6 +368,10 @@ def solve(
             damping = max(damping / 8, 1e-6)
     except KeyboardInterrupt:
         interrupted = True
+    if not history:  # interrupted before the first step: what is known of the point it began from
+        about, prior = problem.linearised(theta), _prior(strengths, parts, theta.size)
+        F, misfit = about.jacobian.T @ about.jacobian, float(about.residual @ about.residual)
+        history.append(0.5 * (misfit + float(prior @ theta**2)))
     V = np.zeros((theta.size, theta.size))
     V[free, free] = np.linalg.inv(F[free, free] + np.diag(_regular(F, prior)[free]))
     # the particles have a sampling error too, the same in all groups

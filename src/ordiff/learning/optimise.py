@@ -104,10 +104,14 @@ class PenalisedLikelihood:
 
 
 class Evaluations:
-    """The evaluations of a run: the losses, the best coefficients so far, and memory to use again."""
+    """The evaluations of a run: the losses, the best coefficients so far, and memory to use again.
+
+    stages: the number of the function that each loss is of: it changes with the strengths of smoothness.
+    """
 
     def __init__(self, report: Report | None = None) -> None:
         self.losses: list[float] = []
+        self.stages: list[int] = []
         self.best: Array | None = None
         self.lowest = np.inf
         self.report, self.workspace = report, Workspace()
@@ -118,6 +122,8 @@ class Evaluations:
         if self._last is not None and self._last[0] is problem and np.array_equal(self._last[1], a):
             return self._last[2], self._last[3].copy()
         value, gradient = problem.value_and_gradient(a, self.workspace)
+        another = self._last is not None and self._last[0] is not problem
+        self.stages.append((self.stages[-1] if self.stages else 0) + another)
         self._last = (problem, a.copy(), value, gradient.copy())
         self.losses.append(value)
         if value < self.lowest:
@@ -129,6 +135,12 @@ class Evaluations:
     def restart(self) -> None:
         """Another function from here on: what was best before is not compared with it."""
         self.lowest, self.best = np.inf, None
+
+    def join(self, other: Evaluations) -> None:
+        """Go on with the losses of a run beside this one."""
+        last = self.stages[-1] + 1 if self.stages else 0
+        self.stages += [last + stage for stage in other.stages]
+        self.losses += other.losses
 
     def aside(self) -> Evaluations:
         """Those of a run beside this one, with losses of its own."""
@@ -238,17 +250,18 @@ def optimise(
     checkpoint: where every round is kept, and gone on from.
     """
     solution, first = Solution(a, problem, np.inf), 0
-    before = None if checkpoint is None else checkpoint.next_chain()
+    before = None if checkpoint is None else checkpoint.next_stage()
     try:
         if not curvature:
-            return _first_order_optimum(problem, a, evaluations, max_iter, tol)
+            return _first_order_optimum(problem, a, evaluations, max_iter, tol, checkpoint, before)
         n_updates = updates if any(auto) else 0
         if before is None:
             matrix = first_metric(problem, a)
         else:
             a, first = before.a, before.number
             problem = replace(problem, parameters=problem.parameters.with_strengths(before.strengths))
-            solution = solution_at(problem, a, evaluations)
+            evaluations.losses[:] = before.losses
+            solution = solution_at(problem, a, evaluations.aside())
             if before.done:
                 return solution
             matrix = problem.curvature(solution.fisher, a)
@@ -263,8 +276,7 @@ def optimise(
                 problem = replace(problem, parameters=parameters)
             done = round_ == n_updates + 1 or (not changed and solution.decrement < _NATS)
             if checkpoint is not None:
-                strengths = tuple(float(block.strength) for block in problem.parameters.blocks)
-                checkpoint.keep(Round(round_ + 1, a, strengths, done))
+                checkpoint.keep(_round(round_ + 1, a, problem, evaluations, done))
             if changed:
                 evaluations.restart()
             elif done:
@@ -276,12 +288,31 @@ def optimise(
         return replace(best, problem=problem, information=None, interrupted=True)
 
 
+def _round(number: int, a: Array, problem: PenalisedLikelihood, evaluations: Evaluations, done: bool) -> Round:
+    """What a checkpoint keeps."""
+    strengths = tuple(block.strengths for block in problem.parameters.blocks)
+    return Round(number, a, strengths, np.array(evaluations.losses), done)
+
+
 def _first_order_optimum(
-    problem: PenalisedLikelihood, a: Array, evaluations: Evaluations, max_iter: int, tol: float
+    problem: PenalisedLikelihood,
+    a: Array,
+    evaluations: Evaluations,
+    max_iter: int,
+    tol: float,
+    checkpoint: Checkpoint | None,
+    before: Round | None,
 ) -> Solution:
+    """The optimum in one round, with the strengths as they are."""
     matrix = first_metric(problem, a)
-    a, loss = minimise(problem, a, matrix, evaluations, max_iter, tol)
-    _, g = evaluations(problem, a)
+    if before is None:
+        a, loss = minimise(problem, a, matrix, evaluations, max_iter, tol)
+        _, g = evaluations(problem, a)
+        if checkpoint is not None:
+            checkpoint.keep(_round(1, a, problem, evaluations, done=True))
+    else:
+        a, evaluations.losses[:] = before.a, before.losses
+        loss, g = evaluations.aside()(problem, a)
     newton = g / matrix if matrix.ndim == 1 else np.asarray(cho_solve(cho_factor(matrix), g))
     return Solution(a, problem, loss, decrement=0.5 * problem.n_samples * float(g @ newton))
 
