@@ -1,5 +1,5 @@
 """The benchmarks: python -m benchmarks.run [accuracy] [speed] [search] [learning] [learned] [dimensions] [appex]
-[alarms] [rotation] [passage] [geometry] [memory] [startup] [before] [--quick] [--write].
+[alarms] [rotation] [passage] [geometry] [memory] [startup] [before] [distributed] [--quick] [--write].
 
 Without names all of them run. Tables go to stdout as Markdown, progress to stderr; with --write each benchmark also
 replaces its section of RESULTS.md. --quick is a smoke check with the smallest size only, and is never written.
@@ -15,6 +15,7 @@ from benchmarks import (
     appex,
     before,
     dimensions,
+    distributed,
     geometry,
     learned,
     learning,
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "memory": memory.run,
     "startup": startup.run,
     "before": before.run,
+    "distributed": distributed.run,
 }
 
 

@@ -86,6 +86,9 @@ class Inline:
     def gather(self, futures):
         return futures
 
+    def compute(self, part):
+        return part.compute(scheduler="sync")
+
 
 def test_fates_and_stationary_mass_are_those_in_memory(client, graph, kernel, pair, X):
     here = distributed.DistributedGraph(Inline(), K, client.gather(list(graph.blocks)))
@@ -161,6 +164,24 @@ def test_other_versions_are_refused():
         distributed.check_versions(here, {"tcp://a": here, "tcp://b": here | {"numpy": "2.0.0"}})
     with pytest.raises(ValueError, match="has no workers"):
         distributed.check_versions(here, {})
+
+
+@pytest.mark.parametrize("recall", [0.9, 0.98])
+def test_an_approximate_graph_has_the_recall_that_it_reports(recall, monkeypatch):
+    X, k = np.random.default_rng(8).uniform(size=(3000, 10)), 15
+    monkeypatch.setattr(distributed, "_client", lambda _: Inline())
+    asked, search = [], _blocks.nearest_among
+    monkeypatch.setattr(_blocks, "nearest_among", lambda X, q, k: asked.append(len(q)) or search(X, q, k))
+    graph = distributed.build_graph(da.from_array(X, chunks=800), k, n_blocks=6, method="approximate", recall=recall)
+    exact = od.NeighborGraph.build(X, k=k).indices.reshape(3000, -1)
+    found = graph.collect().indices.reshape(3000, -1)
+    share = np.mean([np.isin(row, there).sum() - 1 for row, there in zip(exact, found, strict=True)]) / k
+    assert share == pytest.approx(recall, abs=0.015)
+    assert graph.recall_ == pytest.approx(share, abs=0.015)
+    approximate = sum(asked) - 6 * 1000  # without those of the sample
+    asked.clear()
+    assert distributed.build_graph(da.from_array(X, chunks=800), k, n_blocks=6).recall_ == 1
+    assert approximate < (0.6 if recall < 0.95 else 0.8) * sum(asked)
 
 
 @pytest.mark.parametrize(("n", "count"), [(3, 7), (17, 3), (2, 1)])

@@ -178,7 +178,7 @@ def test_cells_without_a_sample_in_memory_are_filled_from_blocks(inline, rng):
     np.testing.assert_array_equal(blocks[np.array([77, 3, 499])], X[[77, 3, 499]])
 
 
-def test_what_needs_samples_in_memory_is_refused(inline, line, arrays):
+def test_what_needs_samples_in_memory_is_refused(inline, line, arrays, in_memory):
     X, t = arrays
     with pytest.raises(ValueError, match="need known times"):
         model([1.0]).fit(X)
@@ -196,4 +196,4 @@ def test_what_needs_samples_in_memory_is_refused(inline, line, arrays):
     with pytest.raises(ValueError, match="by the moments of samples in memory"):
         od.SnapshotSDE(np.zeros(5)).fit(wide, np.linspace(0.1, 1, 300))
     with pytest.raises(ValueError, match="has 2 coordinates; the model was learned from 1"):
-        model([1.0]).fit(*line).predict(wide[:, :2])
+        in_memory.predict(wide[:, :2])

@@ -7,7 +7,10 @@
     OperatorBlock    the same rows of a Markov matrix
 
 A halo holds the neighbours of a block's points that lie in other cells. The search is exact: a point x need not look
-into a cell c when the hyperplanes around c prove that all of it is farther away than the k-th of x so far.
+into a cell c when the hyperplanes around c prove that all of it is farther away than the k-th of x so far. Points whose
+nearest others are nearly as far away as the cells are wide, as in many coordinates, would look into most cells. An
+approximate search looks into a cell only if it may be nearer than a share of r, the distance to the k-th in the cell of
+x itself: the ``reach``, chosen by the exact neighbours of a sample.
 """
 
 from __future__ import annotations
@@ -129,11 +132,12 @@ class BlockPoints:
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """The nearest so far of each point, self counted: ids and distances, (own, k + 1), −1 and infinite where there are
-    too few; and the points of other cells among them."""
+    too few; and the points of other cells among them. within: the last distance in the own cell, (own,)."""
 
     points: BlockPoints
     ids: Ids
     distances: Array
+    within: Array
     others: tuple[BlockPoints, ...] = ()
 
 
@@ -150,22 +154,59 @@ def joined(*parts: BlockPoints) -> BlockPoints:
 
 
 def own_candidates(points: BlockPoints, k: int) -> Candidates:
-    empty = Candidates(points, np.full((len(points.X), k + 1), -1), np.full((len(points.X), k + 1), np.inf))
-    return _searched(empty, points, np.ones(len(points.X), bool))
+    shape = (len(points.X), k + 1)
+    empty = Candidates(points, np.full(shape, -1), np.full(shape, np.inf), np.full(shape[0], np.inf))
+    found = _searched(empty, points, np.ones(len(points.X), bool))
+    return replace(found, within=found.distances[:, -1])
 
 
-def cells_to_search(found: Candidates, cells: Cells, cell: int) -> list[int]:
+def cells_to_search(found: Candidates, cells: Cells, cell: int, reach: float = 1.0) -> list[int]:
     """The other cells that may hold a nearer point, nearest first."""
-    last = found.distances[:, -1]
-    return [int(c) for c in cells.nearest_first(cell) if (cells.distance(found.points.X, int(c)) < last).any()]
+    return [int(c) for c in cells.nearest_first(cell) if _asking(found, cells, int(c), reach).any()]
 
 
-def with_cell(found: Candidates, other: BlockPoints, cells: Cells, cell: int) -> Candidates:
+def with_cell(found: Candidates, other: BlockPoints, cells: Cells, cell: int, reach: float = 1.0) -> Candidates:
     """The candidates after the search of another cell."""
-    asking = cells.distance(found.points.X, cell) < found.distances[:, -1]
+    asking = _asking(found, cells, cell, reach)
     searched = _searched(found, other, asking)
     used = np.isin(other.ids, searched.ids[asking])
     return replace(searched, others=(*found.others, BlockPoints(other.ids[used], other.X[used])))
+
+
+def _asking(found: Candidates, cells: Cells, cell: int, reach: float) -> NDArray[np.bool_]:
+    return cells.distance(found.points.X, cell) < np.minimum(found.distances[:, -1], reach * found.within)
+
+
+def some_of(found: Candidates, share: float, seed: list[int]) -> tuple[Array, Array]:
+    """Some points of a cell, (q, n), and the last distance of each within it, (q,)."""
+    m = len(found.points.X)
+    rows = np.random.default_rng(seed).choice(m, min(m, int(np.ceil(share * m))), replace=False)
+    return found.points.X[rows], found.within[rows]
+
+
+def nearest_in(points: BlockPoints, queries: Array, k: int) -> Array:
+    """The distances of the k nearest of a cell to other points, (q, k), infinite where there are fewer."""
+    out = np.full((len(queries), k), np.inf)
+    width = min(k, len(points.X))
+    if width:
+        out[:, :width] = nearest_among(points.X, queries, width)[1]
+    return out
+
+
+def reach_for(
+    cells: Cells, queries: Array, within: Array, distances: list[Array], recall: float
+) -> tuple[float, float]:
+    """The reach with which queries (q, n) find this share of their k nearest, and the share that others then find.
+
+    distances: of each cell, those of the k + 1 nearest to every query, itself counted, (q, k + 1).
+    """
+    width = distances[0].shape[1]
+    near = np.argsort(np.hstack(distances), axis=1, kind="stable")[:, 1:width] // width  # their cells
+    bounds = np.stack([cells.distance(queries, c) for c in range(cells.count)], axis=1)
+    needed = np.take_along_axis(bounds, near, axis=1) / np.maximum(within, np.finfo(float).tiny)[:, None]
+    choosing = np.sort(needed[::2], axis=None)
+    reach = min(1.0, float(choosing[int(np.ceil(recall * choosing.size)) - 1]) * (1 + 1e-9) + 1e-12)
+    return reach, float((needed[1::2] < reach).mean())
 
 
 def _searched(found: Candidates, other: BlockPoints, asking: NDArray[np.bool_]) -> Candidates:
@@ -207,6 +248,15 @@ class GraphBlock:
         indptr = np.concatenate([np.arange(own) * width, np.arange(own * width, edges + 1)]).astype(dtype)
         indices = np.concatenate([rows.ravel(), np.arange(own, len(ids))]).astype(dtype)
         return cls(own, ids, NeighborGraph._finish(indptr, indices, np.ascontiguousarray(X)))
+
+    def described(self) -> tuple[int, Ids, int]:
+        """The number of its points, the samples that they and their halo are, and the number of coordinates."""
+        return self.own, self.ids, _validation.need_points(self.graph._X, "a block").shape[1]
+
+    def rows(self) -> tuple[Array, Any]:
+        """The coordinates of its points, and their neighbours, (own, k + 1)."""
+        X, graph = _validation.need_points(self.graph._X, "a block"), self.graph
+        return X[: self.own], graph._indices[: graph._indptr[self.own]].reshape(self.own, -1)
 
     def radius(self, k: int) -> Array:
         """The distance to the k-th other, (own,)."""

@@ -164,7 +164,7 @@ class SampleBlocks:
         return BlockObservation(self, replace(view, states=states))
 
     def __getitem__(self, rows: NDArray[np.intp]) -> Array:
-        """The points of some samples, or of a random part of very many, in the user's coordinates."""
+        """The points of some samples, in the user's coordinates."""
         if len(rows) > MOST_HERE:
             raise ValueError(
                 f"the start has {len(rows)} samples, and up to {MOST_HERE} are held in memory: mark a part of them."

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from operator import getitem
+from operator import getitem, itemgetter
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ __all__ = ["DistributedGraph", "DistributedOperator", "build_graph", "fate_proba
 
 # Points of a block, about, and rows of the sample by which the cells are cut.
 _BLOCK_POINTS, _SAMPLE = 100_000, 50_000
+# Points whose neighbours are found exactly, to choose how far an approximate search reaches and to measure it.
+_QUERIES = 1_000
 # Neighbours behind density="knn", as for a graph in memory.
 _DENSITY_NEIGHBORS = 12
 # Parts of functions are sent as arguments of tasks, of any size: what is scattered is lost with its worker.
@@ -184,13 +186,12 @@ class DistributedGraph:
     """The k nearest others of m samples, in blocks of rows by space. Make one with `build_graph`.
 
     ids: of each block the samples that its points and then those of its halo are; own: the number of its points.
+    recall_: the share of the nearest that were found, on a sample; 1 of an exact graph.
     """
 
-    recall_ = 1.0
-
-    def __init__(self, client: Any, k: int, blocks: Sequence[Any]) -> None:
-        self.client, self.k, self.blocks = client, k, tuple(blocks)
-        found = _gather(client, _map(client, _shape, blocks))
+    def __init__(self, client: Any, k: int, blocks: Sequence[Any], recall: float = 1.0) -> None:
+        self.client, self.k, self.blocks, self.recall_ = client, k, tuple(blocks), recall
+        found = _gather(client, _map(client, GraphBlock.described, blocks))
         self.own = tuple(own for own, _, _ in found)
         self.ids = tuple(ids for _, ids, _ in found)
         self.n_coordinates = int(found[0][2])
@@ -211,7 +212,7 @@ class DistributedGraph:
         indptr = offsets(np.full(m, width))
         X, indices = np.empty((m, self.n_coordinates)), np.empty((m, width), indptr.dtype)
         for block, ids, own in zip(self.blocks, self.ids, self.own, strict=True):
-            X[ids[:own]], rows = _gather(self.client, [_submit(self.client, _rows, block)])[0]
+            X[ids[:own]], rows = _gather(self.client, [_submit(self.client, GraphBlock.rows, block)])[0]
             indices[ids[:own]] = ids[rows]
         return NeighborGraph._finish(indptr, indices.ravel(), X)
 
@@ -226,31 +227,24 @@ class DistributedGraph:
         return f"DistributedGraph({self.n_points} points, {self.n_edges} edges, {len(self.blocks)} blocks)"
 
 
-def _shape(block: GraphBlock) -> tuple[int, Any, int]:
-    X = block.graph.X
-    assert X is not None
-    return block.own, block.ids, X.shape[1]
-
-
-def _rows(block: GraphBlock) -> tuple[Array, Any]:
-    graph = block.graph
-    assert graph._X is not None
-    return graph._X[: block.own], graph._indices[: graph._indptr[block.own]].reshape(block.own, -1)
-
-
 def build_graph(
-    X: Any, k: int, *, n_blocks: int | None = None, client: Any = None, random_state: int = 0
-) -> DistributedGraph:
-    """The graph of the ``k`` nearest others of the rows of a Dask array, exact.
+    X: Any, k: int, *, n_blocks: int | None = None, method: str = "exact", recall: float = 0.98, client: Any = None,
+    random_state: int = 0,
+) -> DistributedGraph:  # fmt: skip
+    """The graph of the ``k`` nearest others of the rows of a Dask array.
 
     X: (m, n), in chunks of rows, which are read where the workers are. n_blocks: blocks of rows by space, by default
     one for each 100,000 samples and at least one a worker; a worker holds some at a time, each with those of its
     neighbours. The cells are cut by a sample of the rows, seeded by ``random_state``: they change where rows are kept,
-    not the graph. client: by default the one that is connected.
+    not an exact graph. client: by default the one that is connected.
 
-    In more than about 6 coordinates without structure a point's neighbours may be in most of the cells, and the search
-    then costs as much as comparing all pairs.
+    method: "exact", or "approximate". In more than about 6 coordinates without structure a point's neighbours may be in
+    most of the cells, and an exact search then costs as much as comparing all pairs. An approximate one looks only into
+    cells that are near, so that it finds the share ``recall`` of the neighbours of a sample; ``graph.recall_`` is the
+    share on another sample.
     """
+    _validation.option(method, "method", ("exact", "approximate"))
+    recall = _validation.share(recall, "recall")
     client = _client(client)
     chunks = [(size, rows) for size, (rows,) in row_chunks(X)]
     m = int(sum(size for size, _ in chunks))
@@ -270,11 +264,21 @@ def build_graph(
     parts = [_map(client, getitem, [one] * count, range(count)) for one in split]
     points = [_submit(client, _blocks.joined, *cell) for cell in zip(*parts, strict=True)]
     found = [_submit(client, _blocks.own_candidates, one, k) for one in points]
-    asked = _gather(client, [_submit(client, _blocks.cells_to_search, f, cells, c) for c, f in enumerate(found)])
+    reach, reached = 1.0, 1.0
+    if method == "approximate" and count > 1:
+        share, seeds = min(1.0, _QUERIES / m), [[random_state, c] for c in range(count)]
+        some = _gather(client, _map(client, _blocks.some_of, found, [share] * count, seeds))
+        queries, within = (np.concatenate([one[part] for one in some]) for part in range(2))
+        distances = _gather(client, _map(client, _blocks.nearest_in, points, queries=queries, k=k + 1))
+        reach, reached = _blocks.reach_for(cells, queries, within, distances, recall)
+    options = {"cells": cells, "reach": reach}
+    asked = _gather(
+        client, [_submit(client, _blocks.cells_to_search, f, cell=c, **options) for c, f in enumerate(found)]
+    )
     for c, others in enumerate(asked):
         for other in others:
-            found[c] = _submit(client, _blocks.with_cell, found[c], points[other], cells, other)
-    return DistributedGraph(client, k, _map(client, GraphBlock.of, found))
+            found[c] = _submit(client, _blocks.with_cell, found[c], points[other], cell=other, **options)
+    return DistributedGraph(client, k, _map(client, GraphBlock.of, found), reached)
 
 
 def _whole_rows(X: Any) -> Any:
@@ -329,18 +333,10 @@ def operator(
         )
         for block, ids in zip(graph.blocks, graph.ids, strict=True)
     ]
-    _warn_of_step(kernel, graph, eps, _gather(graph.client, _map(graph.client, _second, made)))
-    op = DistributedOperator(graph, _map(graph.client, _first, made), eps, q, kernel)
+    _warn_of_step(kernel, graph, eps, _gather(graph.client, _map(graph.client, itemgetter(1), made)))
+    op = DistributedOperator(graph, _map(graph.client, itemgetter(0), made), eps, q, kernel)
     op._undirected = lambda: operator(kernel.undirected(), graph, eps, q, alpha, weight, self_weight)
     return op
-
-
-def _first(pair: tuple[Any, Any]) -> Any:
-    return pair[0]
-
-
-def _second(pair: tuple[Any, Any]) -> Any:
-    return pair[1]
 
 
 def _density(kernel: Kernel, graph: DistributedGraph, density: ArrayLike | str | None) -> Array:

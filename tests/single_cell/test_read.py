@@ -96,7 +96,7 @@ def test_a_fit_does_not_read_x(cells, tmp_path, monkeypatch):
     reads, learned = [], []
     lazy = in_blocks(cells, tmp_path, reads)
 
-    def learn(X, times, start, options):
+    def learn(X, times, *rest):
         learned.append((X, times))
         raise RuntimeError("learned")
 
