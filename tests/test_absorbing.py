@@ -10,7 +10,7 @@ import pytest
 import ordiff as od
 from chains import chain
 from ordiff import _absorbing
-from ordiff._absorbing import AbsorbingChain, AbsorbingSystem, GTHElimination, pattern, reaches
+from ordiff._absorbing import AbsorbingChain, AbsorbingSystem, pattern, reaches
 from ordiff._validation import SolveError
 from ordiff.passage import expected_occupancy, fate_probabilities, first_passage_time, stationary
 
@@ -138,15 +138,3 @@ def test_a_system_that_rounding_decides_is_an_error(gap, most, solver, monkeypat
     monkeypatch.setattr(_absorbing, "_MAX_ELIMINATED", most)
     with pytest.raises(SolveError, match="could not be solved"):
         first_passage_time(chain(nearly_decomposable(gap)), 3)
-
-
-def test_gth_elimination_in_blocks(rng):
-    N = 150
-    B = rng.random((N, N)) * (rng.random((N, N)) < 0.3)
-    np.fill_diagonal(B, 0.0)
-    leaving, b = 1e-3 * rng.random(N), rng.normal(size=N)
-    A = np.diag(B.sum(axis=1) + leaving) - B
-    found = GTHElimination(B.copy(), leaving)
-    np.testing.assert_allclose(found.solve(b), np.linalg.solve(A, b), rtol=1e-9)
-    np.testing.assert_allclose(found.solve(b, transposed=True), np.linalg.solve(A.T, b), rtol=1e-9)
-    np.testing.assert_allclose(found.solve(leaving), 1.0, rtol=1e-14)

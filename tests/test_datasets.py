@@ -343,7 +343,7 @@ def test_a_linear_process_has_its_law():
     np.testing.assert_allclose(np.cov(p.X.T), S, atol=0.006)
     np.testing.assert_allclose(p.anisotropy[0] * p.noise[0] ** 2, D)
     assert np.linalg.det(p.anisotropy[0]) == pytest.approx(1.0)
-    with pytest.raises(ValueError, match="matrix must be 2 × 2"):
+    with pytest.raises(ValueError, match=r"matrix must have shape \(2, 2\)"):
         od.datasets.linear(np.eye(3), D, [2.0, 0.0], 1.0)
 
 

@@ -5,6 +5,7 @@ An archive has one member of JSON, ``meta``, and arrays by name. A file appears 
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import tempfile
@@ -18,6 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from ordiff import _validation
 from ordiff._signals import termination_raises
 from ordiff._validation import LARGEST_SPAN
 
@@ -41,7 +43,7 @@ class ArraySpec:
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
     """A file to write to, which takes the place of ``path`` on leaving, and is removed after an error or SIGTERM."""
-    path = Path(path)
+    path = _validation.path(path)
     with termination_raises():
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}-", suffix=".partial", dir=path.parent)
         partial = Path(name)
@@ -56,6 +58,12 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
+
+
+def remove_partial(path: Path) -> None:
+    """Remove what processes that were killed in `whole_file` have left beside ``path``."""
+    for partial in path.parent.glob(f".{glob.escape(path.name[:100])}-*.partial"):
+        partial.unlink(missing_ok=True)
 
 
 def _umask() -> int:
@@ -173,7 +181,7 @@ class Archive:
 @contextmanager
 def opened(path: str | Path) -> Iterator[Archive]:
     """An archive to read."""
-    with Path(path).open("rb") as file:
+    with _validation.path(path).open("rb") as file:
         yield Archive(file, os.fstat(file.fileno()).st_size)
 
 

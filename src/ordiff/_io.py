@@ -15,6 +15,7 @@ from ordiff._coordinates import LinearCoordinates
 from ordiff._validation import Array, IntArray
 from ordiff.graph import NeighborGraph
 from ordiff.kernel.ordering import Ordering
+from ordiff.learning.check import FitCheck, Moment
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.process import FittedProcess
 from ordiff.learning.result import FittedChain
@@ -70,7 +71,7 @@ _STRENGTH = one_of(int, float, type(None))
 _FITTED = {
     "horizon_": _validation.positive, "loss_": _validation.number, "n_iter_": _WHOLE, "converged_": _FLAG,
     "interrupted_": _FLAG, "n_features_in_": _WHOLE, "smooth_ordering_": _STRENGTH, "smooth_noise_": _STRENGTH,
-    "rotation_nats_": _STRENGTH,
+    "rotation_nats_": _STRENGTH, "tensor_nats_": _STRENGTH,
     "_level_deviation": _NUMBER, "times_known": _FLAG, "reasons": [_WORD],
     "moments": [(_NUMBER, _WHOLE, _WORD, _NUMBER, _NUMBER, _NUMBER)],
 }  # fmt: skip
@@ -81,19 +82,26 @@ _SETTINGS = ("start", "learn", "drift", "noise", "ordering", "states", "times", 
              "random_state")  # fmt: skip
 
 
-def write(
-    path: str | Path,
-    settings: dict[str, Any],
-    process: FittedChain | FittedProcess,
-    numbers: dict[str, Any],
-    arrays: dict[str, Any],
-) -> None:
-    """Write a model: the settings of the estimator, the process, and its fitted numbers and arrays by their names."""
+# Fitted attributes that are written by their own names: arrays, of which some may be None, and numbers.
+FITTED_ARRAYS = tuple(name for name in _ARRAYS if name.endswith("_"))
+FITTED_NUMBERS = tuple(name for name in _FITTED if name not in ("times_known", "reasons", "moments"))
+
+
+def write(path: str | Path, model: Any) -> None:
+    """Write a fitted `SnapshotSDE`: its settings, its process, and its fitted numbers and arrays by their names."""
+    process = model._process
     members, meta = _chain_members(process) if isinstance(process, FittedChain) else _process_members(process)
-    members |= arrays
+    fitted = {name: getattr(model, name) for name in FITTED_ARRAYS}
+    members |= {name: value for name, value in fitted.items() if value is not None}
+    members |= _coordinate_arrays(model.coordinates_)
+    members |= {"samples": model.samples_, "start": model.start_points_, "start_weights": model.start_weights_}
+    numbers = {name: getattr(model, name) for name in FITTED_NUMBERS}
+    numbers |= {"times_known": model._data.times is not None, "reasons": model.check_.reasons}
+    numbers |= {"moments": [list(vars(row).values()) for row in model.check_.table]}
     meta |= {
         "format": _FORMAT, "kind": _KIND, "of": type(process).__name__,
-        "settings": _plain_settings(settings), "fitted": {name: _plain(value) for name, value in numbers.items()},
+        "settings": _plain_settings(model.get_params(deep=False)),
+        "fitted": {name: _plain(value) for name, value in numbers.items()},
     }  # fmt: skip
     _archive.write(path, meta, members)
 
@@ -144,7 +152,7 @@ def told(path: str | Path) -> Iterator[None]:
 
 
 def read(path: str | Path) -> tuple[dict[str, Any], FittedChain | FittedProcess, dict[str, Any], dict[str, Any]]:
-    """Settings, process, numbers and arrays, as `write` had them; all are checked. To be called in `told`."""
+    """Settings, process, numbers and arrays of a file; all are checked. To be called in `told`."""
     with _archive.opened(path) as archive:
         meta = archive.meta()
         if meta.get("kind") != _KIND:
@@ -232,7 +240,7 @@ def _number(name: str) -> int:
     return int(name.rpartition(".")[2])
 
 
-def coordinate_arrays(coordinates: LinearCoordinates) -> dict[str, Any]:
+def _coordinate_arrays(coordinates: LinearCoordinates) -> dict[str, Any]:
     """The arrays of linear coordinates by their names in a file; none when they are the data's own."""
     return {f"coordinates.{name}": value for name, value in vars(coordinates).items() if value is not None}
 
@@ -240,6 +248,12 @@ def coordinate_arrays(coordinates: LinearCoordinates) -> dict[str, Any]:
 def coordinates(arrays: dict[str, Any]) -> LinearCoordinates:
     """Those of a file."""
     return LinearCoordinates(*(arrays.get(f"coordinates.{name}") for name in ("centre", "forward", "back")))
+
+
+def check(numbers: dict[str, Any]) -> FitCheck:
+    """That of a file."""
+    reasons = tuple(numbers["reasons"])
+    return FitCheck(not reasons, reasons, tuple(Moment(*row) for row in numbers["moments"]))
 
 
 class _StoredDifferences:

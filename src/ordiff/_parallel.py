@@ -61,7 +61,7 @@ def n_threads() -> int:
         return 1
     try:
         numba.threading_layer()
-    except ValueError:  # numba has started no threads, so nobody has set their number
+    except ValueError:  # numba has started no threads, so their number was not set
         return int(numba.config.NUMBA_NUM_THREADS)
     return int(numba.get_num_threads())
 
@@ -167,8 +167,8 @@ def _blas() -> Any:
 
 
 def _no_blas_users() -> SimpleQueue[tuple[int, ExitStack]]:
-    """A queue of one item: how many ask for one BLAS thread now, and what restores the number there was. Whoever has
-    taken the item out is alone with it."""
+    """A queue of one item: how many ask for one BLAS thread now, and what restores the number there was. The thread
+    that has taken the item out is the only one that can change it."""
     queue: SimpleQueue[tuple[int, ExitStack]] = SimpleQueue()
     queue.put((0, ExitStack()))
     return queue

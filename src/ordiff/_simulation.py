@@ -42,9 +42,12 @@ def simulate(
     >>> X.shape, X[0].tolist()
     ((500, 2), [1.0, 0.0])
     """
+    _validation.function(drift, "drift")
+    if project is not None:
+        _validation.function(project, "project")
     t, first = _checked(times, start)
     h = (t.max() or 1.0) / _STEPS if step is None else _validation.positive(step, "step")
-    rng = np.random.default_rng(random_state)
+    rng = _validation.generator(random_state)
     order = np.argsort(-t, kind="stable")  # the paths still under way are the first ones
     left = t[order]
     x = np.broadcast_to(first, (t.size, first.shape[1]))[order].copy()

@@ -10,6 +10,7 @@ import operator as _operator
 import os
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,14 @@ def refuse_masked(value: Any, name: str) -> Any:
             f"{name} must be an array of real numbers; it holds dates or complex numbers. Complex data not supported."
         )
     return value
+
+
+def array_like(value: Any, name: str) -> Any:
+    """The value itself, if it is something that scikit-learn can make an array of, and nothing that `refuse_masked`
+    refuses."""
+    if isinstance(value, Mapping) or not (hasattr(value, "__len__") or hasattr(value, "__array__")):
+        raise ValueError(f"{name} must be an array of real numbers; got {type(value).__name__}.")
+    return refuse_masked(value, name)
 
 
 def _types_of(value: Any) -> list[Any]:
@@ -220,6 +229,39 @@ def _scalar(value: Any, name: str) -> Array:
     return as_float(value, name)
 
 
+def positive_numbers(values: ArrayLike, name: str) -> Array:
+    """Positive finite numbers, in an array of any shape."""
+    array = finite(as_float(values, name), name)
+    if not (array > 0).all():
+        raise ValueError(f"{name} must be positive; its least value is {array.min():g}.")
+    return array
+
+
+def weights(values: ArrayLike, m: int, name: str) -> Array:
+    """How much each of m counts, (m,): none negative, not all 0."""
+    array = nodes(values, m, name)
+    if array.min() < 0 or not array.any():
+        raise ValueError(f"{name} must not be negative, and not all 0; the least is {array.min():g}.")
+    return array
+
+
+def flag(value: Any, name: str) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False; got {value!r}.")
+    return bool(value)
+
+
+def generator(random_state: Any, name: str = "random_state") -> np.random.Generator:
+    """The random numbers of a seed: a whole number from 0, several, None for others in each call, or a generator."""
+    try:
+        if isinstance(random_state, bool | np.bool_):
+            raise TypeError
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a whole number from 0, or None; got {random_state!r}.") from None
+
+
 def share(value: Any, name: str) -> float:
     """One number strictly between 0 and 1."""
     if not 0 < number(value, name) < 1:
@@ -253,6 +295,27 @@ def option(value: Any, name: str, options: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
     return str(value)
+
+
+def function(value: Any, name: str) -> Any:
+    """Something that can be called."""
+    if not callable(value):
+        raise ValueError(f"{name} must be a function; got {type(value).__name__}.")
+    return value
+
+
+def text(value: Any, name: str) -> str:
+    """A word or several."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be text; got {type(value).__name__}.")
+    return value
+
+
+def path(value: Any, name: str = "path") -> Path:
+    """The path of a file."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
+        raise ValueError(f"{name} must be the path of a file; got {type(value).__name__}.")
+    return Path(value)
 
 
 def instance(value: Any, name: str, kind: Any) -> Any:

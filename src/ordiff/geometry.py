@@ -78,19 +78,20 @@ class TangentSpaces:
 
     def basis(self, i: int) -> Array:
         """An orthonormal basis of the tangent space at sample i, (n, d_i)."""
+        i = _validation.count(i, "i", 0, len(self.X) - 1)
         return self.axes[i, :, : self.dimensions[i]]
 
     def frames(self, dimension: int | None = None) -> Array:
         """The leading principal directions of every sample, as many as the (median) dimension, (m, n, d)."""
-        d = self.dimension if dimension is None else dimension
-        if d > self.axes.shape[2]:
-            raise ValueError(f"the tangent spaces have at most {self.axes.shape[2]} dimensions; asked for {d}.")
+        most = self.axes.shape[2]
+        d = _validation.count(self.dimension if dimension is None else dimension, "dimension", 1, most)
         return self.axes[:, :, :d]
 
-    def project(self, vectors: Array) -> Array:
+    def project(self, V: ArrayLike) -> Array:
         """The tangent part of one vector a sample, (m, n)."""
+        V = _validation.node_vectors(V, self.X.shape, "V")
         kept = np.arange(self.squares.shape[1]) < self.dimensions[:, None]
-        along = np.where(kept, np.einsum("mnr,mn->mr", self.axes, vectors), 0.0)
+        along = np.where(kept, np.einsum("mnr,mn->mr", self.axes, V), 0.0)
         return np.einsum("mnr,mr->mn", self.axes, along)
 
     def gradient(self, f: ArrayLike) -> Array:

@@ -9,28 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import sqrtm
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ordiff import _io, _validation
+from ordiff._coordinates import LinearCoordinates
 from ordiff._parallel import one_blas_thread
+from ordiff._sample_blocks import in_blocks
 from ordiff._summary import summary, warn_of_fit
 from ordiff._targets import states_of
 from ordiff._validation import Array
+from ordiff.distributed import is_dask_array, map_rows
 from ordiff.fields import Moments, local_moments
-from ordiff.learning.check import FitCheck, Moment, check_fit, check_moments
+from ordiff.learning.check import check_fit, check_moments
 from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
+from ordiff.learning.direction import NoiseDirection
 from ordiff.learning.discretise import likelihood_on
-from ordiff.learning.fit import fit, look_at_tensor, progress_bar
+from ordiff.learning.fit import fit
 from ordiff.learning.moments import MomentFit, fit_moments, is_by_moments
 from ordiff.learning.process import FittedProcess
+from ordiff.learning.progress import progress_bar
 from ordiff.learning.result import FitResult, FittedChain
 from ordiff.learning.settings import GROUPS, FitSettings, group_of
 from ordiff.learning.uncertainty import LikelihoodProfile, Uncertainty, bootstrap, noise_profile
@@ -63,9 +68,10 @@ class SnapshotSDE(BaseEstimator):
         A gradient ∇l of the ordering, or ∇l + w with a field w without divergence beside it, as in cycles and currents.
         "auto" takes w where it is worth its parameters, by the difference of the marginal likelihoods. For designed
         states in 2 and 3 flat dimensions; elsewhere "auto" is the gradient.
-    noise : {"field", "constant", "tensor"} or float
+    noise : {"field", "constant", "tensor", "auto"} or float
         A field, one number (at the optimum of its marginal likelihood), a field beside a constant direction, with
         diffusion ½ρ²A and det A = 1 (in 2 and 3 flat dimensions, with a general drift), or the known noise, kept.
+        "auto" is "tensor" where that is more likely, by the marginal likelihoods of coarse chains, and else "field".
     ordering : array-like, callable, Ordering or None
         Given orderings: values at the samples (m,), where the learned ordering starts from, or which is kept if it is
         not learned (carried to the states by local polynomials); or a function of points (N, n) that returns an
@@ -101,6 +107,8 @@ class SnapshotSDE(BaseEstimator):
         A∇l + w, as the fit is made in coordinates in which A is about I.
     rotation_nats_ : float or None
         By how many nats a drift that turns is more likely than a gradient; None when it was not tried.
+    tensor_nats_ : float or None
+        By how many nats a noise with a direction is more likely than one without; None without noise="auto".
     check_ : FitCheck
         Whether the fit can be trusted: ``trusted``, ``reasons`` (sentences), and a ``table`` of the means and
         covariances that the fitted process predicts at the times of the samples, beside those that were observed.
@@ -197,29 +205,44 @@ class SnapshotSDE(BaseEstimator):
         times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
         checkpoint: a file that keeps what is learned after every stage, and from which a fit of the same data goes on.
         names: of the coordinates (n,), as the check calls them; by default those of a data frame, or x1, x2, ...
+
+        X, times and sample_weight may be Dask arrays, with a `dask.distributed.Client` connected (extra
+        ``distributed``): the likelihood is then that of all samples, in blocks on the workers, and needs known times,
+        designed states and up to three dimensions. States are designed from, and the attributes are at, `samples_`: all
+        samples, or 100,000 of them taken at random. `predict` and the like return lazy Dask arrays for one.
         """
-        _validation.refuse_masked(X, "X")
+        elsewhere = None
+        if is_dask_array(X):
+            elsewhere, X, times, sample_weight = in_blocks(X, times, sample_weight)
+        _validation.array_like(X, "X")
         X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
         settings = FitSettings.of(self)
-        data = Snapshots.of(self.start, settings.times, X, times, sample_weight)
+        if elsewhere is not None:
+            elsewhere.check(settings)
+        data = Snapshots.of(self.start, settings.times, X, times, sample_weight, elsewhere)
         with one_blas_thread(), progress_bar(self.progress) as report:
             warn_of_units(data, [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))])
             self.coordinates_ = coordinates_for(settings, data)
             self._samples, original = X, data
             data = original.in_coordinates(self.coordinates_)
             by_moments = is_by_moments(settings, data)
-            if settings.noise == "tensor" and not by_moments:  # in coordinates in which it has nearly no direction
-                root = sqrtm(look_at_tensor(settings, data, report)).real
-                self.coordinates_ = self.coordinates_.stretched(root, X.shape[1])
+            direction = NoiseDirection(settings) if by_moments else NoiseDirection.of(settings, data, report)
+            settings, self.tensor_nats_ = direction.settings, direction.nats
+            if direction.root is not None:  # in coordinates in which it has nearly no direction
+                self.coordinates_ = self.coordinates_.stretched(direction.root, X.shape[1])
                 data = original.in_coordinates(self.coordinates_)
             kept = None if checkpoint is None else Checkpoint(checkpoint, settings, data)
             if by_moments:
-                result: FitResult | MomentFit = fit_moments(settings, data, report)
+                if elsewhere is not None:
+                    elsewhere.refuse_moments()
+                result: FitResult | MomentFit = fit_moments(settings, data, report, kept)
             else:
                 result = fit(settings, data, report, kept)
             self._read(settings, data, result, self._coordinate_names(names))
             self.n_iter_ = report.n
         warn_of_fit(self)
+        if elsewhere is not None:
+            elsewhere.end()
         return self
 
     def _coordinate_names(self, names: Sequence[str] | None) -> list[str]:
@@ -304,18 +327,23 @@ class SnapshotSDE(BaseEstimator):
 
     def predict(self, X: ArrayLike) -> Array:
         """The ordering at points (p, n), 0 at the start."""
-        points = self._points(X)
-        return self._process.ordering_at(points)
+        return self._field_at(X, "ordering_at")
 
     def predict_noise(self, X: ArrayLike) -> Array:
         """ρ at points (p, n)."""
-        points = self._points(X)
-        return self._process.noise_at(points)
+        return self._field_at(X, "noise_at")
 
     def predict_drift(self, X: ArrayLike) -> Array:
         """The drift at points (p, n), in their coordinates."""
-        points = self._points(X)
-        return self.coordinates_.vectors(self._process.drift(points))
+        return self._field_at(X, "drift", vectors=True)
+
+    def _field_at(self, X: Any, name: str, vectors: bool = False) -> Array:
+        """A field of the process at points (p, n); of a Dask array lazily."""
+        check_is_fitted(self)
+        field = partial(_field, self._process, self.coordinates_, name, vectors)
+        if is_dask_array(X):
+            return map_rows(field, X, self.n_features_in_, vectors)
+        return field(self._checked(X))
 
     def _points(self, X: ArrayLike) -> Array:
         """Points (p, n) in the coordinates of the chain."""
@@ -324,7 +352,7 @@ class SnapshotSDE(BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        _validation.refuse_masked(X, "X")
+        _validation.array_like(X, "X")
         return _validation.points(validate_data(self, X, dtype=np.float64, reset=False), minimum=1)
 
     def _at(self, X: ArrayLike) -> Any:
@@ -342,7 +370,7 @@ class SnapshotSDE(BaseEstimator):
     def score(self, X: ArrayLike, times: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """The mean log density of points at their times, weighted by ``sample_weight``: higher is better."""
         logs = self.score_samples(X, times)
-        weights = None if sample_weight is None else _validation.nodes(sample_weight, logs.size, "sample_weight")
+        weights = None if sample_weight is None else _validation.weights(sample_weight, logs.size, "sample_weight")
         return float(np.average(logs, weights=weights))
 
     def simulate(self, n: int, horizon: float | None = None, random_state: Any = None) -> tuple[Array, Array]:
@@ -352,7 +380,7 @@ class SnapshotSDE(BaseEstimator):
         last = self.horizon_ if horizon is None else _validation.positive(horizon, "horizon")
         steps = int(np.ceil(last / self._process.step))
         _validation.fits_memory(n * (steps + 1) * self.n_features_in_, f"{n} paths of {steps} steps")
-        rng = np.random.default_rng(self.random_state if random_state is None else random_state)
+        rng = _validation.generator(self.random_state if random_state is None else random_state)
         times, paths = self._process.simulate(n, last, rng)
         return times, self.coordinates_.inverse(paths)
 
@@ -387,6 +415,8 @@ class SnapshotSDE(BaseEstimator):
         check_is_fitted(self)
         if n_boot == 0:
             return Uncertainty(self.ordering_std_, self.log_noise_std_)
+        if self._data.elsewhere is not None:
+            raise ValueError("resampling needs samples in memory: learn from a part of them, X[rows].compute().")
         n_boot, rng = _validation.count(n_boot, "n_boot", 2), np.random.default_rng(self.random_state)
         solution = self._fitted_here("resampling").solution
         with one_blas_thread():
@@ -431,69 +461,41 @@ class SnapshotSDE(BaseEstimator):
 
     def predict_rotation(self, X: ArrayLike) -> Array:
         """The part of the drift that turns at points (p, n); 0 when the drift is a gradient."""
-        points = self._points(X)
-        return self.coordinates_.vectors(self._process.rotation_at(points))
+        return self._field_at(X, "rotation_at", vectors=True)
 
     def summary(self, length: str = "", time: str = "") -> str:
         """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known."""
         check_is_fitted(self)
-        return summary(self, length, time)
+        return summary(self, _validation.text(length, "length"), _validation.text(time, "time"))
 
     # ------------------------------------------------------------------------------------ files
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file: arrays and JSON, no pickle. `ordiff.load` reads it."""
         check_is_fitted(self)
-        data = self._data
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays |= _io.coordinate_arrays(self.coordinates_)
-        if self.noise_tensor_ is not None:
-            arrays |= {name: getattr(self, name) for name in _TENSOR}
-        arrays |= {
-            "samples": self.samples_,
-            "start": self.coordinates_.inverse(data.start),
-            "start_weights": data.start_weights,
-        }
-        numbers = {name: getattr(self, name) for name in _NUMBERS} | {"times_known": data.times is not None}
-        numbers |= {"reasons": self.check_.reasons, "moments": [list(vars(row).values()) for row in self.check_.table]}
-        _io.write(path, self.get_params(deep=False), self._process, numbers, arrays)
+        _io.write(path, self)
 
 
-# ------------------------------------------------------------------------------------------- one file
-
-# Fitted attributes that a file holds: arrays, and numbers.
-_ARRAYS = ("ordering_", "noise_", "drift_", "drift_std_", "rotation_", "rotation_std_", "speed_", "ordering_std_",
-           "log_noise_std_", "noise_std_", "history_", "history_stages_", "unreached_", "early_")  # fmt: skip
-_NUMBERS = ("horizon_", "loss_", "n_iter_", "converged_", "interrupted_", "n_features_in_", "smooth_ordering_",
-            "smooth_noise_", "rotation_nats_", "_level_deviation")  # fmt: skip
-
-
-_TENSOR = ("noise_tensor_", "noise_tensor_std_")
+def _field(process: Any, coordinates: LinearCoordinates, name: str, vectors: bool, X: Array) -> Array:
+    """A field of a process at points X (p, n), (p,) or (p, n)."""
+    values = getattr(process, name)(coordinates.transform(X))
+    return coordinates.vectors(values) if vectors else values
 
 
 def load(path: str | Path) -> SnapshotSDE:
     """Read a model that `SnapshotSDE.save` wrote. Nothing of a file is trusted: what does not fit is a ValueError."""
     with _io.told(path):
         settings, process, numbers, arrays = _io.read(path)
-        return _of_file(SnapshotSDE(**({"start": arrays["start"]} | settings)), process, numbers, arrays)
-
-
-def _of_file(
-    model: SnapshotSDE, process: FittedChain | FittedProcess, numbers: dict[str, Any], arrays: dict[str, Any]
-) -> SnapshotSDE:
-    for name in _ARRAYS:
-        setattr(model, name, arrays[name])
-    for name in _TENSOR:
-        setattr(model, name, arrays.get(name))
-    for name in _NUMBERS:
-        setattr(model, name, numbers[name])
-    table = tuple(Moment(*row) for row in numbers["moments"])
-    model.check_ = FitCheck(not numbers["reasons"], tuple(numbers["reasons"]), table)
-    model.coordinates_ = _io.coordinates(arrays)
-    model._samples = arrays["samples"]
-    X, start = (model.coordinates_.transform(arrays[name]) for name in ("samples", "start"))
-    times = np.zeros(len(X)) if numbers["times_known"] else None
-    model._settings, model._result = FitSettings.of(model), None
-    model._data = Snapshots(X, times, np.ones(len(X)), start, arrays["start_weights"], model.horizon_)
-    model._read_process(process, X)
-    return model
+        model = SnapshotSDE(**({"start": arrays["start"]} | settings))
+        for name in _io.FITTED_ARRAYS:
+            setattr(model, name, arrays.get(name))
+        for name in _io.FITTED_NUMBERS:
+            setattr(model, name, numbers[name])
+        model.check_, model.coordinates_ = _io.check(numbers), _io.coordinates(arrays)
+        model._samples = arrays["samples"]
+        X, start = (model.coordinates_.transform(arrays[name]) for name in ("samples", "start"))
+        times = np.zeros(len(X)) if numbers["times_known"] else None
+        model._settings, model._result = FitSettings.of(model), None
+        model._data = Snapshots(X, times, np.ones(len(X)), start, arrays["start_weights"], model.horizon_)
+        model._read_process(process, X)
+        return model

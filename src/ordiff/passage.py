@@ -79,8 +79,9 @@ def stationary(op: MarkovChain, *, density: bool = False) -> Array:
     >>> round(float(mass @ x[:, 0] ** 2), 2)
     1.0
     """
+    as_density = _validation.flag(density, "density")
     mass = _stationary(_checked(op))
-    return op.graph.n_points * op.density * mass if density else mass
+    return op.graph.n_points * op.density * mass if as_density else mass
 
 
 def first_passage_time(op: MarkovChain, targets: ArrayLike, *, continuous: bool = False) -> PassageTime:
@@ -97,7 +98,7 @@ def first_passage_time(op: MarkovChain, targets: ArrayLike, *, continuous: bool 
     1.0
     """
     inside = _targets.members(targets, _checked(op).graph.n_points, "targets")
-    chain = AbsorbingChain(op, [inside], continuous)
+    chain = AbsorbingChain(op, [inside], _validation.flag(continuous, "continuous"))
     arriving = chain.almost_surely_reaching()
     mean, second = (np.where(inside, 0.0, np.inf) for _ in range(2))
     if arriving.any():
@@ -128,7 +129,7 @@ def fate_probabilities(op: MarkovChain, terminal: Any, *, continuous: bool = Fal
     """
     m = _checked(op).graph.n_points
     sets = [_targets.members(states, m, "terminal") for states in terminal_sets(terminal, m).values()]
-    return _fates(AbsorbingChain(op, sets, continuous))
+    return _fates(AbsorbingChain(op, sets, _validation.flag(continuous, "continuous")))
 
 
 def committor(op: MarkovChain, A: ArrayLike, B: ArrayLike, *, continuous: bool = False) -> Array:
@@ -144,7 +145,7 @@ def committor(op: MarkovChain, A: ArrayLike, B: ArrayLike, *, continuous: bool =
     True
     """
     ends = _ends(A, B, _checked(op).graph.n_points)
-    return _fates(AbsorbingChain(op, ends, continuous))[:, 1].copy()
+    return _fates(AbsorbingChain(op, ends, _validation.flag(continuous, "continuous")))[:, 1].copy()
 
 
 def expected_occupancy(op: MarkovChain, start: ArrayLike, targets: ArrayLike, *, continuous: bool = False) -> Array:
@@ -164,7 +165,7 @@ def expected_occupancy(op: MarkovChain, start: ArrayLike, targets: ArrayLike, *,
     m = _checked(op).graph.n_points
     inside = _targets.members(targets, m, "targets")
     mass = _targets.start_mass(start, m)
-    chain = AbsorbingChain(op, [inside], continuous)
+    chain = AbsorbingChain(op, [inside], _validation.flag(continuous, "continuous"))
     arriving = chain.almost_surely_reaching()
     unreached = (mass > 0) & ~arriving & ~inside
     if unreached.any():

@@ -119,20 +119,20 @@ class States:
         """
         X = distinct_rows(_validation.points(X, minimum=10))
         n = X.shape[1]
-        rng = np.random.default_rng(random_state)
+        rng = _validation.generator(random_state)
         d = estimated_dimension(X, rng) if dimension is None else _validation.count(dimension, "dimension", 1, n)
         _check_dimension(d, n)
         r8 = _eighth_distances(X)
         spacing = _default_spacing(r8, d) if spacing is None else _validation.positive(spacing, "spacing")
         r8 = np.minimum(r8, 2 * np.quantile(r8, 0.95))  # outliers are no support
-        origins = None if start is None else _origins(start, n)
+        origins, weights = (None, None) if start is None else _origins(start, start_weights, n)
         cloud = X if n == d else projected(X, X, d)
         points = _quasi_uniform(X, _candidates(X, cloud, r8, d, spacing, rng), d, spacing, origins)
         points = _on_support(points, cloud, r8, spacing, origins)
-        points = _largest_component(points, spacing, origins, start_weights)
+        points = _largest_component(points, spacing, origins, weights)
         radius = 8 * spacing if radius is None else _validation.positive(radius, "radius")
         volumes = _volumes(points, d, spacing)
-        return cls(points, volumes, spacing, d, _initial_mass(points, volumes, origins, start_weights, spacing), radius)
+        return cls(points, volumes, spacing, d, _initial_mass(points, volumes, origins, weights, spacing), radius)
 
     @staticmethod
     def spacing_for(n_states: int, X: Array, dimension: int | None = None, random_state: int | None = 0) -> float:
@@ -262,10 +262,11 @@ def estimated_dimension(X: Array, rng: np.random.Generator) -> int:
     return intrinsic_dimension(NeighborGraph.build(some, k=min(max(20, min(100, len(some) // 10)), len(some) - 1)))
 
 
-def _origins(start: ArrayLike, n: int) -> Array:
-    """Points of the start, (s, n)."""
-    origins = np.atleast_2d(_validation.as_float(start, "start"))
-    return _validation.node_vectors(origins, (len(origins), n), "start")
+def _origins(start: ArrayLike, weights: ArrayLike | None, n: int) -> tuple[Array, Array]:
+    """Points of the start, (s, n), and how much each counts, (s,)."""
+    origins = _validation.points(np.atleast_2d(_validation.as_float(start, "start")), "start", minimum=1)
+    w = np.ones(len(origins)) if weights is None else _validation.weights(weights, len(origins), "start_weights")
+    return _validation.node_vectors(origins, (len(origins), n), "start"), w
 
 
 def _check_dimension(d: int, n: int) -> None:
@@ -399,7 +400,7 @@ def _on_support(points: Array, X: Array, r8: Array, spacing: float, origins: Arr
     return points[kept]
 
 
-def _largest_component(points: Array, spacing: float, origins: Array | None, weights: Any) -> Array:
+def _largest_component(points: Array, spacing: float, origins: Array | None, weights: Array | None) -> Array:
     """The largest connected set of states; the start, or most of its mass, must be there."""
     from scipy.sparse.csgraph import connected_components
 
@@ -430,18 +431,20 @@ def _volumes(points: Array, d: int, spacing: float, iterations: int = 3) -> Arra
     return v
 
 
-def _initial_mass(points: Array, volumes: Array, origins: Array | None, weights: Any, spacing: float) -> Array:
-    """The mass of the start on the states, (N,): uniform without origins, one origin is the first state, several are
-    smoothed over the states around them."""
+def _initial_mass(points: Array, volumes: Array, origins: Array | None, weights: Array | None, spacing: float) -> Array:
+    """The mass of the start, (N,): uniform, or on the first state, or of several origins on the states around them."""
     if origins is None:
         return volumes / volumes.sum()
     if len(origins) == 1:
         return np.where(np.arange(len(points)) == 0, 1.0, 0.0)
-    w = np.ones(len(origins)) if weights is None else _validation.nodes(weights, len(origins), "start_weights")
+    mass = weights @ start_kernels(points, volumes, origins, spacing)
+    return mass / mass.sum()
+
+
+def start_kernels(points: Array, volumes: Array, origins: Array, spacing: float) -> sp.csr_array:
+    """Masses of narrow gaussians about the origins, (s, N); 0 for an origin that is apart."""
     distance, near = kd_tree(points).query(origins, min(12, len(points)))
-    w = np.where(distance[:, 0] > _CONNECTED * spacing, 0.0, w)
     scaled = distance / (0.7 * spacing)
     K = np.exp(-0.5 * scaled**2 + 0.5 * scaled[:, :1] ** 2) * volumes[near]
-    K *= (w / K.sum(axis=1))[:, None]
-    mass = np.bincount(near.ravel(), weights=K.ravel(), minlength=len(points))
-    return mass / mass.sum()
+    K *= (np.where(distance[:, 0] > _CONNECTED * spacing, 0.0, 1.0) / K.sum(axis=1))[:, None]
+    return sp.csr_array((K.ravel(), near.ravel(), np.arange(0, K.size + 1, K.shape[1])), shape=(len(K), len(points)))

@@ -48,7 +48,7 @@ def cyclic_hint(X: ArrayLike, n_points: int = 300, n_subsets: int = 9, random_st
         raise _validation.missing_extra("ripser", "topology", "cyclic_hint") from None
     X = _validation.points(X, minimum=10)
     n_points = min(_validation.count(n_points, "n_points", 10), max(9, 2 * len(X) // 3))  # subsets must differ
-    rng = np.random.default_rng(random_state)
+    rng = _validation.generator(random_state)
     largest, loops = [], []
     for _ in range(_validation.count(n_subsets, "n_subsets", 1)):
         subset = X[rng.choice(len(X), n_points, replace=False)]

@@ -69,6 +69,7 @@ def resolution(
     _validation.instance(kernel, "kernel", Kernel)
     _validation.instance(graph, "graph", NeighborGraph)
     eps, alpha = _validation.positive(eps, "eps"), _validation.number(alpha, "alpha")
+    _validation.generator(random_state)
     q = kernel.density_on(graph, density)
     kernel = kernel.on(graph)
     rows = _worst_and_random_rows(kernel, graph, random_state)
@@ -81,7 +82,7 @@ def _random_rows(graph: NeighborGraph, share: float, random_state: int | None) -
     most = max(100, _MAX_PAIRS // m)
     if m <= most:
         return np.arange(m)
-    return np.sort(np.random.default_rng(random_state).choice(m, int(share * most), replace=False))
+    return np.sort(_validation.generator(random_state).choice(m, int(share * most), replace=False))
 
 
 def _worst_and_random_rows(kernel: Kernel, graph: NeighborGraph, random_state: int | None) -> NDArray[np.intp]:
@@ -150,7 +151,7 @@ def semigroup_error(
 
 def _semigroup_error(one: MarkovOperator, two: MarkovOperator, n_probes: int, random_state: int | None) -> float:
     n_probes = _validation.count(n_probes, "n_probes", 1)
-    signs = np.random.default_rng(random_state).choice([-1.0, 1.0], (one.graph.n_points, n_probes))
+    signs = _validation.generator(random_state).choice([-1.0, 1.0], (one.graph.n_points, n_probes))
     gap = one._pull(one._pull(signs)) - two._pull(signs)
     return float(np.sqrt((gap**2).sum() / n_probes))
 
@@ -218,6 +219,7 @@ def choose_eps(
         _validation.share(p_limit, "p_limit"),
         _validation.share(resolution_limit, "resolution_limit"),
     )
+    _validation.generator(random_state)
     q, d = kernel.density_on(graph, density), kernel.dimension_on(graph)
     kernel = kernel.on(graph)
     steps, ops = _operators(kernel, graph, _grid(kernel, graph, d), q, alpha)
@@ -368,16 +370,13 @@ def _finite(values: ArrayLike, name: str) -> Array:
     return _validation.finite(_validation.as_float(values, name), name)
 
 
-def _positive(values: ArrayLike, name: str = "noise") -> Array:
-    array = _finite(values, name)
-    if not (array > 0).all():
-        raise ValueError(f"{name} must be positive.")
-    return array
-
-
 def peclet(eps: float, speed: ArrayLike, noise: ArrayLike) -> Any:
     """ψ = ετ²/ρ²: drift against diffusion within one step."""
-    return _validation.positive(eps, "eps") * _finite(speed, "speed") ** 2 / _positive(noise) ** 2
+    return (
+        _validation.positive(eps, "eps")
+        * _finite(speed, "speed") ** 2
+        / _validation.positive_numbers(noise, "noise") ** 2
+    )
 
 
 def forward_bias(eps: float, speed: ArrayLike, noise: ArrayLike, steepness: ArrayLike = 1.0) -> Any:
@@ -391,13 +390,21 @@ def speed_for_bias(bias: float, eps: float, noise: ArrayLike) -> Any:
     """The speed τ at which a step goes up the ordering with this probability, for ‖∇l‖ = κ; negative below ½."""
     from scipy.special import ndtri
 
-    return float(ndtri(_validation.share(bias, "bias"))) * _positive(noise) / np.sqrt(_validation.positive(eps, "eps"))
+    return (
+        float(ndtri(_validation.share(bias, "bias")))
+        * _validation.positive_numbers(noise, "noise")
+        / np.sqrt(_validation.positive(eps, "eps"))
+    )
 
 
 def rescale_time(factor: float, eps: float, speed: ArrayLike, noise: ArrayLike) -> tuple[float, Any, Any]:
     """(ε/c, cτ, √c ρ): the same kernel, with time counted in units c times as long."""
     c = _validation.positive(factor, "factor")
-    return _validation.positive(eps, "eps") / c, c * _finite(speed, "speed"), np.sqrt(c) * _positive(noise)
+    return (
+        _validation.positive(eps, "eps") / c,
+        c * _finite(speed, "speed"),
+        np.sqrt(c) * _validation.positive_numbers(noise, "noise"),
+    )
 
 
 def radius(dimension: int, mass: float = 0.99, scale: ArrayLike = 1.0) -> Any:
@@ -405,7 +412,9 @@ def radius(dimension: int, mass: float = 0.99, scale: ArrayLike = 1.0) -> Any:
     from scipy.special import gammaincinv
 
     d = _validation.count(dimension, "dimension", 1)
-    return _positive(scale, "scale") * np.sqrt(2 * gammaincinv(d / 2, _validation.share(mass, "mass")))
+    return _validation.positive_numbers(scale, "scale") * np.sqrt(
+        2 * gammaincinv(d / 2, _validation.share(mass, "mass"))
+    )
 
 
 def rate(m: float, dimension: int, schedule: str = "balance") -> float:

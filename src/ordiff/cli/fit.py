@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--eps", type=float, metavar="E", help="time step of the chain (default: from the data)")
     parser.add_argument("--drift", choices=("auto", "gradient", "general"), default="auto", help="default: %(default)s")
     parser.add_argument(
-        "--noise", choices=("field", "constant", "tensor"), default="field", help="default: %(default)s"
+        "--noise", choices=("field", "constant", "tensor", "auto"), default="field", help="default: %(default)s"
     )
     parser.add_argument("--states", choices=("designed", "samples"), default="designed", help="default: %(default)s")
     parser.add_argument("--dimension", type=int, metavar="D", help="intrinsic dimension (default: from the data)")
@@ -65,17 +65,21 @@ def run(options: argparse.Namespace) -> int:
     """Fit, write `FILES`, and print the summary."""
     from ordiff import plot, report
     from ordiff.cli.samples import read_samples
+    from ordiff.learning.checkpoint import discard
 
     plot.require()  # before the computation, not after it
     report.require()
-    refuse_overwriting(options.out, FILES, options.force)
+    checkpoint = options.out / CHECKPOINT
+    resumed = options.resume and checkpoint.exists()
+    refuse_overwriting(options.out, FILES, options.force or resumed)
     samples = read_samples(options, times_required=True)
     notes = list(samples.notes)
     estimator = make_estimator(samples, options)
     try_writing(options.out)
-    checkpoint = options.out / CHECKPOINT
     if not options.resume:
-        checkpoint.unlink(missing_ok=True)
+        discard(checkpoint)
+    elif not resumed:
+        notes.append(f"There was no {checkpoint} to go on from: the fit began anew.")
     with collect_warnings(notes):
         model = estimator.fit(samples.X, samples.times, checkpoint=checkpoint, names=samples.names)
     notes = [note for note in notes if "this fit is not trusted" not in note]  # the summary opens with it
@@ -86,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     with results_in(options.out) as folder:
         write_results(folder, model, samples, notes, options)
     if not model.interrupted_:
-        checkpoint.unlink(missing_ok=True)
+        discard(checkpoint)
     if not options.quiet:
         units = samples.preparation
         print("\n".join([model.summary(units.length, units.time), *notes]))

@@ -66,7 +66,7 @@ def snapshots(
 ) -> Problem:
     """m snapshots of dx = ∇l dt + ρ dW from a point, at times drawn from the density: ``exact`` draws, or simulated."""
     m = _validation.count(m, "m", 2)
-    rng = np.random.default_rng(random_state)
+    rng = _validation.generator(random_state)
     x0 = np.array(start)
     times = density.sample(m, rng)
     if exact is None:
@@ -96,7 +96,7 @@ def cloud_snapshots(
     Some times of a schedule for ``least`` samples or more are 0: the samples that ``start`` marks.
     """
     m = _validation.count(m, "m", least)
-    rng = np.random.default_rng(random_state)
+    rng = _validation.generator(random_state)
     times = schedule(m, rng)
     first = np.array(mean) + deviation * rng.standard_normal((m, len(mean)))
     X = simulate(drift, noise, first, times, random_state=rng)

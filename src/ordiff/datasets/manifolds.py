@@ -23,7 +23,7 @@ def torus(side: int = 100, *, anisotropic: bool = False) -> Problem:
     Drift (2 + sin θ, 0) = ∇l for the local ordering l = 2θ − cos θ, test function f = sin θ sin 2φ. Diffusion tensor
     C = [[3 + sin φ, 1], [1, 1]] when ``anisotropic`` (noise 1, anisotropy C), else its isotropic mean, ρ² = ½ tr C.
     """
-    side = _validation.count(side, "side", 3)
+    side, anisotropic = _validation.count(side, "side", 3), _validation.flag(anisotropic, "anisotropic")
     angles = 2 * np.pi * np.arange(side) / side
     theta, phi = _grid(angles, angles)
     zero = np.zeros_like(theta)

@@ -45,7 +45,10 @@ def nonlinear(
     ``lift_noise`` in all of them. The points in the plane, the same as without, are then the ``coordinates``; ordering
     and noise are those of the plane, and the drift is turned with it.
     """
-    rng = np.random.default_rng(random_state)
+    rng, spread = _validation.generator(random_state), _validation.number(lift_noise, "lift_noise")
+    n = 2 if lift is None else _validation.count(lift, "lift", 2)
+    if spread < 0:
+        raise ValueError(f"lift_noise must not be negative; got {spread:g}.")
 
     def ordering(x: Array) -> Array:
         bump = (4 * (np.pi**2 - 1) - x**2) * np.exp(-(x**2) / 4) / np.pi**2
@@ -60,10 +63,6 @@ def nonlinear(
     flat = snapshots("nonlinear", m, rng, ordering, drift, noise, [0.0, 0.0], UniformTimes(4.0))
     if lift is None:
         return flat
-    n = _validation.count(lift, "lift", 2)
-    spread = _validation.number(lift_noise, "lift_noise")
-    if spread < 0:
-        raise ValueError(f"lift_noise must not be negative; got {spread:g}.")
     J, _ = np.linalg.qr(rng.standard_normal((n, 2)))
     return replace(
         flat, name="nonlinear, lifted", X=flat.X @ J.T + spread * rng.standard_normal((len(flat.X), n)),

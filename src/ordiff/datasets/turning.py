@@ -39,7 +39,7 @@ def _simulated(
     horizon: float,
 ) -> Problem:
     """m snapshots of dx = μ dt + ρ dW from a point, at times uniform on [0, horizon]."""
-    rng = np.random.default_rng(random_state)
+    rng = _validation.generator(random_state)
     times, x0 = UniformTimes(horizon).sample(_validation.count(m, "m", 2), rng), np.array(start)
     X = simulate(drift, noise, x0, times, random_state=rng)
     return _turning_problem(name, X, times, x0, horizon, drift, noise)
@@ -64,13 +64,15 @@ def linear(
     >>> bool(np.allclose(data.noise, 0.6)), data.drift_at(np.array([[1.0, 0.0]])).tolist()
     (True, [[-1.0, 2.0]])
     """
-    M, D = np.asarray(matrix, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
-    x0, rng = np.asarray(start, dtype=np.float64), np.random.default_rng(random_state)
+    x0, rng = _validation.nodes(start, np.size(start), "start"), _validation.generator(random_state)
     n = x0.size
-    for name, value in (("matrix", M), ("covariance", D)):
-        if value.shape != (n, n):
-            raise ValueError(f"{name} must be {n} × {n} for a start of {n} coordinates; got shape {value.shape}.")
-    t = np.asarray(times, dtype=np.float64)
+    M = _validation.node_vectors(matrix, (n, n), "matrix")
+    D = _validation.symmetric(np.array(_validation.as_float(covariance, "covariance"), ndmin=3), 1, n, "covariance")[0]
+    if np.linalg.eigvalsh(D)[0] <= 0:
+        raise ValueError(f"covariance must be positive definite; its least eigenvalue is {np.linalg.eigvalsh(D)[0]:g}.")
+    t = _validation.finite(_validation.as_float(times, "times"), "times")
+    if t.ndim > 1 or t.size == 0 or t.min() < 0:
+        raise ValueError(f"times must be a horizon, or numbers from 0, shape (m,); got {times!r}.")
     horizon = float(t.max())
     t = UniformTimes(horizon).sample(_validation.count(m, "m", 2), rng) if t.ndim == 0 else t
     values, V = np.linalg.eig(M)
@@ -100,6 +102,7 @@ def tensor_ou(m: int = 2000, random_state: Seed = None, *, angle: float = 0.0) -
 
     From (2, 2), times uniform on [0, 2.5], from its exact law.
     """
+    angle = _validation.number(angle, "angle")
     c, s = np.cos(angle), np.sin(angle)
     R = np.array([[c, -s], [s, c]])
     D = 0.64 * R @ np.diag([2.0, 0.5]) @ R.T

@@ -114,6 +114,7 @@ class NeighborGraph:
         _validation.option(method, "method", ("auto", "exact", "approximate"))
         if not 0.98 <= _validation.number(recall, "recall") <= 1:
             raise ValueError(f"recall must be from 0.98 to 1; got {recall}.")
+        _validation.generator(random_state)
         if k is not None:
             k = _validation.count(k, "k", 1, len(X) - 1, f"There are only {len(X)} points.")
             return cls._build_k(X, k, method, random_state, recall)
@@ -362,6 +363,7 @@ class NeighborGraph:
 
     def _checked_count(self, k: int, pad: bool) -> int:
         """k, if every sample has so many neighbours, or with ``pad`` a number that needs no more memory than they."""
+        pad = _validation.flag(pad, "pad")
         k = _validation.count(k, "k", 1, max(self.n_points, _MOST_PADDED) if pad else None)
         degrees = np.diff(self.indptr) - 1
         if degrees.min() < k and not pad:

@@ -62,6 +62,7 @@ class Kernel:
             if value is not None and not isinstance(value, Bandwidth | Metric):
                 object.__setattr__(self, name, _validation.as_float(value, name).copy())
         _validation.number(self.beta, "beta")
+        _validation.flag(self.coupled, "coupled")
         if self.noise_right is not None and self.beta != 1.0:
             raise ValueError("give noise_right or beta, not both: each defines the bandwidth at the far point.")
         if self.basis is not None and self.anisotropy is None:

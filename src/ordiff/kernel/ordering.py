@@ -149,7 +149,7 @@ class Ordering:
         # copies: what is changed later outside changes nothing here
         self.speed: ArrayLike = _validation.as_float(speed, "speed").copy()
         self.scale: ArrayLike | str = scale if isinstance(scale, str) else _validation.as_float(scale, "scale").copy()
-        self.gradient = None if gradient is None else _validation.as_float(gradient, "gradient").copy()
+        self.gradient = None if gradient is None else _validation.points(gradient, "gradient").copy()
 
     @classmethod
     def _make(cls, form: Any, n_points: int | None, speed: Any, scale: Any, gradient: Any) -> Ordering:
@@ -220,7 +220,8 @@ class Ordering:
         """
         V = _validation.points(V, "V").copy()
         if tangents is not None:
-            V = tangents.project(_validation.node_vectors(V, tangents.X.shape, "V"))
+            _validation.instance(tangents, "tangents", TangentSpaces)
+            V = tangents.project(V)
         return cls._make(Field(V), len(V), speed, scale, V)
 
     @classmethod
@@ -320,7 +321,7 @@ class Ordering:
         >>> bool(od.velocity(op, "symmetric")[np.abs(X).max(axis=1) < 0.3, 0].mean() > 0.5)     # to the right
         True
         """
-        table = _validation.table(distances, "distances", "lineages")
+        table, speed = _validation.table(distances, "distances", "lineages"), _validation.number(speed, "speed")
         share = np.ones_like(table) if weights is None else _validation.node_vectors(weights, table.shape, "weights")
         total = share.sum(axis=0)
         if not ((share >= 0).all() and (total > 0).all()):
@@ -340,6 +341,8 @@ class Ordering:
         """The ordering is for this many samples."""
         if self.n_points is not None and self.n_points != graph.n_points:
             raise ValueError(f"the ordering is for {self.n_points} samples, but the graph has {graph.n_points}.")
+        if self.gradient is not None and graph.X is not None:
+            _validation.node_vectors(self.gradient, graph.X.shape, "V" if isinstance(self.form, Field) else "gradient")
 
     def on(self, graph: NeighborGraph, dimension: int | None = None) -> Ordering:
         """The same ordering with its gradient worked out, on data of this dimension if it is known."""

@@ -71,6 +71,7 @@ def richardson(
     _validation.instance(kernel, "kernel", Kernel)
     _validation.instance(graph, "graph", NeighborGraph)
     eps = _validation.positive(eps, "eps")
+    _validation.function(scheme, "scheme")
     q = kernel.density_on(graph, density)
     fine, coarse = (scheme(kernel, graph, step, density=q, **options) for step in (eps, 2 * eps))
     return Extrapolation(fine, coarse)

@@ -8,15 +8,12 @@ step, and their covariance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ordiff import _validation
 from ordiff._validation import Array, GraphError
 from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.learning.blocks import GivenOrderings, auto_blocks, parametrise
@@ -37,6 +34,7 @@ from ordiff.learning.discretise import (
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.marginal import marginal_newton_step, maximize_marginal
 from ordiff.learning.optimise import (
+    STOPS,
     Evaluations,
     PenalisedLikelihood,
     Report,
@@ -56,6 +54,7 @@ from ordiff.learning.rotation import (
     with_tensor,
 )
 from ordiff.learning.settings import FitSettings, SampleStates, Solver
+from ordiff.learning.start import start_density
 from ordiff.learning.step import extrapolated
 from ordiff.learning.tensor import metric_of
 from ordiff.states import States
@@ -70,33 +69,6 @@ _MOST_COEFFICIENTS = 1500
 _CONVERGED = 0.5
 
 
-class EvaluationCount:
-    """Counts all evaluations of a fit, also those of its first look; a bar, when there is one, shows the same."""
-
-    def __init__(self, bar: Any = None) -> None:
-        self.n, self.bar = 0, bar
-
-    def __call__(self, _: int, loss: float) -> None:
-        self.n += 1
-        if self.bar is not None:
-            self.bar.update(1)
-            self.bar.set_postfix_str(f"loss {loss:.5f}", refresh=False)
-
-
-@contextmanager
-def progress_bar(show: bool) -> Iterator[EvaluationCount]:
-    """What counts the evaluations of a fit, and shows them and the loss in a bar."""
-    if not show:
-        yield EvaluationCount()
-        return
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        raise _validation.missing_extra("tqdm", "progress", "a progress bar") from None
-    with tqdm(unit=" evaluations", desc="learning") as bar:
-        yield EvaluationCount(bar)
-
-
 def fit(
     settings: FitSettings, data: Snapshots, report: Report | None = None, checkpoint: Checkpoint | None = None
 ) -> FitResult:
@@ -105,13 +77,13 @@ def fit(
         eps = data.horizon / STEPS if settings.solver.eps == "auto" else float(settings.solver.eps)
         return learn(settings, data, settings.states, eps, report, checkpoint=checkpoint)
     designed = not isinstance(settings.states, SampleStates)
-    coarse = _look(settings if designed else settings.on_designed_states(), data, report, checkpoint)
+    coarse = look(settings if designed else settings.on_designed_states(), data, report, checkpoint)
     if coarse.solution.interrupted:
         return coarse
     try:
         refine = _fit_on_designed_states if designed else _fit_on_samples
         return refine(settings, data, report, coarse, checkpoint)
-    except KeyboardInterrupt:
+    except STOPS:
         return replace(coarse, solution=replace(coarse.solution, interrupted=True), converged=False)
 
 
@@ -135,18 +107,13 @@ def _fit_on_designed_states(
     return result
 
 
-def _look(
+def look(
     settings: FitSettings, data: Snapshots, report: Report | None, checkpoint: Checkpoint | None = None
 ) -> FitResult:
     """A coarse chain."""
+    data = data.here
     states, eps, rho = coarse_design(settings, data)
     return learn(settings.coarse(_COARSE_BASIS), data, states, eps, report, rho=rho, updates=1, checkpoint=checkpoint)
-
-
-def look_at_tensor(settings: FitSettings, data: Snapshots, report: Report | None = None) -> Array:
-    """The direction of the noise as a coarse chain sees it: A (d, d) of determinant 1."""
-    metric = _look(settings, data, report).chain.metric
-    return np.asarray(np.eye(data.X.shape[1]) if metric is None else np.linalg.inv(metric), dtype=np.float64)
 
 
 def _fit_on_samples(
@@ -184,12 +151,16 @@ def learn(
 ) -> FitResult:
     """Maximum likelihood on these states, from what was learned before; ``updates`` of the strengths, 1 for a look."""
     usable = _UsableSamples.of(data, states, eps)
-    used = data if usable.kept.all() else data.only(usable.kept)
+    used = data.only(usable.kept, usable.farthest, usable.earliest)
+    density = None if isinstance(settings.states, States) else start_density(states, data)
+    if density is not None:
+        states = replace(states, start=density.mass)
     given = GivenOrderings.of(settings, data, states)
     likelihood = likelihood_on(settings, used, states, eps, given.differences(states.graph))
     rho = first_noise(settings, data, states.dimension) if rho is None else rho
     chain = None if before is None else before.chain
-    parameters, a = parametrise(settings, data, states, eps, given, chain, rho, coarse=updates == 1)
+    first = None if density is None else density.block(float(used.weights.sum()))
+    parameters, a = parametrise(settings, data, states, eps, given, chain, rho, coarse=updates == 1, start=first)
     problem = PenalisedLikelihood(likelihood, parameters, used.weights)
     streams = streams_for(settings, states, given, len(used.X), coarse=updates == 1)
     turned = None if before is None or streams is None else before.chain.rotation
@@ -229,7 +200,10 @@ def learn(
         wider = states.with_radius(np.sqrt(2) * states.radius)
         local, metric = replace(chain, states=wider).edge_differences(), replace(chain, states=wider).edge_forms()
         twice = likelihood_on(settings, used, wider, 2 * eps, local, metric)
-        chain, step_change = extrapolated(chain, solution, twice, evaluations, settings.solver.tol, read)
+        try:
+            chain, step_change = extrapolated(chain, solution, twice, evaluations, settings.solver.tol, read)
+        except STOPS:
+            solution, converged = replace(solution, interrupted=True), False
     return FitResult(
         chain=chain,
         solution=solution,
@@ -264,6 +238,8 @@ def _chain(
         stretched = np.array([slope[0] for slope in dynamics.local_slopes[after:]])
         metric = metric_of(stretched, dynamics.eps) if stretched.size else None
         ordering, rotation = read_general(states, dynamics, w, streams, metric)
+    if dynamics.initial is not None:
+        states = replace(states, start=dynamics.initial)
     return FittedChain(states, dynamics, given.local, ordering, settings.alpha, rotation=rotation, metric=metric)
 
 
@@ -274,6 +250,8 @@ class _UsableSamples:
     far: NDArray[np.bool_]
     early: NDArray[np.bool_]
     kept: NDArray[np.bool_]
+    farthest: float = np.inf  # the largest distance from the states, and the earliest time, of those that are used
+    earliest: float = -np.inf
 
     @classmethod
     def of(cls, data: Snapshots, states: States, eps: float) -> _UsableSamples:
@@ -281,10 +259,10 @@ class _UsableSamples:
         if states.are_samples:
             return cls(np.zeros(m, bool), np.zeros(m, bool), np.ones(m, bool))
         distance = states.distance(data.X)  # noise across a manifold is in it too
-        far = distance > 2.5 * states.spacing + 4 * np.median(distance)
-        early = np.zeros(m, bool)
-        if latest is not None:
-            early = latest < (eps if data.one_start else 1e-9 * data.horizon)
+        farthest = float(2.5 * states.spacing + 4 * np.median(distance))
+        earliest = eps if data.one_start else 1e-9 * data.horizon
+        far = distance > farthest
+        early = np.zeros(m, bool) if latest is None else latest < earliest
         kept = ~(far | early) & (data.weights > 0)
         if far.sum() > 0.2 * m:
             raise GraphError(
@@ -296,7 +274,7 @@ class _UsableSamples:
                 f"only {kept.sum()} samples were seen later than one step (eps = {eps:g}) and do not lie apart: use a "
                 "smaller eps, or check the units of the times."
             )
-        return cls(far, early, kept)
+        return cls(far, early, kept, farthest, earliest)
 
 
 def _log_density_of_nowhere(states: States, m: int) -> float:
@@ -361,7 +339,9 @@ def _optimum(
     )  # fmt: skip
     evidence = None
     if streams is not None and curvature and not solution.interrupted:
-        solution, evidence = with_rotation_if_worth(settings, solution, streams, states, evaluations, updates)
+        solution, evidence = with_rotation_if_worth(
+            settings, solution, streams, states, evaluations, updates, a, checkpoint
+        )
     converged = solution.decrement < _CONVERGED and not solution.interrupted
     if solution.interrupted or updates == 1 or p.size == 1:
         return solution, converged, evidence
@@ -371,7 +351,7 @@ def _optimum(
         if curvature and not solution.interrupted:
             solution = _marginal_noise(solution, evaluations.aside(), solver)  # not a way down one loss
             converged = converged and solution.decrement < _CONVERGED
-    except KeyboardInterrupt:
+    except STOPS:
         solution = replace(solution, interrupted=True)
     return solution, converged and not solution.interrupted, evidence
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordiff._validation import Array
+from ordiff.learning.checkpoint import Checkpoint, Round
 from ordiff.learning.data import Snapshots
 from ordiff.learning.directions import UnexplainedDirections, candidates, unexplained
 from ordiff.learning.optimise import Report
@@ -244,9 +245,11 @@ def is_by_moments(settings: FitSettings, data: Snapshots) -> bool:
     return d >= _FEWEST_DIMENSIONS
 
 
-def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = None) -> MomentFit:
+def fit_moments(
+    settings: FitSettings, data: Snapshots, report: Report | None = None, checkpoint: Checkpoint | None = None
+) -> MomentFit:
     """A quadratic ordering first, then with functions of those directions along which the samples are not yet as the
-    particles are, until none is left."""
+    particles are, until none is left. The ``checkpoint`` keeps every search."""
     groups = TimeGroups.of(data)
     centre = np.average(data.X, axis=0, weights=data.weights)
     u, start = data.X - centre, data.start - centre
@@ -270,18 +273,30 @@ def fit_moments(settings: FitSettings, data: Snapshots, report: Report | None = 
     directions, strengths = np.empty((0, d)), np.array([1 / rate**2])
     observed = [u[rows] for rows in groups.members]
     for _ in range(_ROUNDS):
-        problem = equations(directions, final=False)
-        estimate = solve(problem, theta, strengths, given is None, False, report, most)
-        theta, strengths = estimate.theta, estimate.strengths
+        problem, interrupted = equations(directions, final=False), False
+        before = None if checkpoint is None else checkpoint.next_stage()
+        if before is None:
+            estimate = solve(problem, theta, strengths, given is None, False, report, most)
+            theta, strengths = estimate.theta, estimate.strengths
+            interrupted = estimate.interrupted
+            if checkpoint is not None and not interrupted:
+                losses = np.array(estimate.losses)
+                count = 0 if report is None else report.n
+                stages = np.zeros(losses.size, dtype=np.int64)
+                checkpoint.keep(Round(1, theta, (strengths,), losses, stages, 0, count, done=True))
+        else:
+            theta, strengths = before.a, before.strengths[0]
+            if report is not None:
+                report.go_on_from(before.count)
         left = unexplained(candidates(principal, directions), observed, problem.sampled(theta, 2 * _SEARCH))
         more = left.independent(directions)[: _DIRECTIONS - len(directions)]
-        if estimate.interrupted or not len(more):
+        if interrupted or not len(more):
             break
         directions = np.concatenate([directions, more])
         theta = np.concatenate([theta[:-1], np.zeros(len(more) * (KNOTS - 1)), theta[-1:]])
         strengths = np.concatenate([strengths, np.full(len(more), 10 / rate**2)])
     problem = equations(directions, final=True)
-    if not estimate.interrupted:
+    if not interrupted:
         estimate = solve(problem, theta, strengths, given is None, True, report, most)
     sampled = problem.sampled(estimate.theta, _FINAL)
     left = unexplained(candidates(principal, directions), observed, sampled)
@@ -342,7 +357,7 @@ def solve(
             loss, gradient = 0.5 * (misfit + float(prior @ theta**2)), b - prior * theta
             history.append(loss)
             if report is not None:
-                report(len(history), loss)
+                report(loss)
             decrement = 0.5 * float(gradient @ (_moved(theta, F, prior, free, gradient) - theta))
             if decrement < _SMALL:
                 theta, converged = _root_nearby(problem, about, theta, prior, free, _CONVERGED[final])
@@ -359,6 +374,10 @@ def solve(
             damping = max(damping / 8, 1e-6)
     except KeyboardInterrupt:
         interrupted = True
+    if not history:  # interrupted before the first step: what is known of the point it began from
+        about, prior = problem.linearised(theta), _prior(strengths, parts, theta.size)
+        F, misfit = about.jacobian.T @ about.jacobian, float(about.residual @ about.residual)
+        history.append(0.5 * (misfit + float(prior @ theta**2)))
     V = np.zeros((theta.size, theta.size))
     V[free, free] = np.linalg.inv(F[free, free] + np.diag(_regular(F, prior)[free]))
     # the particles have a sampling error too, the same in all groups

@@ -13,7 +13,6 @@ Solution               where the optimiser stopped: its result
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from ordiff._validation import Array
 from ordiff.learning.checkpoint import Checkpoint, Round
 from ordiff.learning.likelihood import SnapshotLikelihood
 from ordiff.learning.parameters import Parameters
+from ordiff.learning.progress import EvaluationCount
 from ordiff.learning.scores import scores
 from ordiff.learning.slices import Workspace
 from ordiff.learning.smoothing import penalty_matrix, updated_strengths
@@ -34,7 +34,10 @@ _MOST_SAMPLES = 20_000
 # A Newton step would gain fewer nats than this, over all samples: the optimum is reached.
 _NATS = 0.05
 
-Report = Callable[[int, float], None]
+# What ends a fit with the best so far: an interrupt, or the loss of the workers that have the samples.
+STOPS = (KeyboardInterrupt, ConnectionError)
+
+Report = EvaluationCount
 Mask = NDArray[np.bool_]
 
 
@@ -103,12 +106,14 @@ class PenalisedLikelihood:
 class Evaluations:
     """The evaluations of a run: the losses, the best coefficients so far, and memory to use again.
 
-    stages: the number of the function that each loss is of: it changes with the strengths of smoothness.
+    stages: the number of the function that each loss is of: it changes with the strengths of smoothness; ``stage`` is
+    that of the next.
     """
 
     def __init__(self, report: Report | None = None) -> None:
         self.losses: list[float] = []
         self.stages: list[int] = []
+        self.stage = 0
         self.best: Array | None = None
         self.lowest = np.inf
         self.report, self.workspace = report, Workspace()
@@ -119,25 +124,31 @@ class Evaluations:
         if self._last is not None and self._last[0] is problem and np.array_equal(self._last[1], a):
             return self._last[2], self._last[3].copy()
         value, gradient = problem.value_and_gradient(a, self.workspace)
-        another = self._last is not None and self._last[0] is not problem
-        self.stages.append((self.stages[-1] if self.stages else 0) + another)
         self._last = (problem, a.copy(), value, gradient.copy())
         self.losses.append(value)
+        self.stages.append(self.stage)
         if value < self.lowest:
             self.lowest, self.best = value, a.copy()
         if self.report is not None:
-            self.report(len(self.losses), self.lowest)
+            self.report(self.lowest)
         return value, gradient
 
     def restart(self) -> None:
         """Another function from here on: what was best before is not compared with it."""
         self.lowest, self.best = np.inf, None
+        self.stage += 1
+
+    def go_on_from(self, before: Round) -> None:
+        """Where a run that was ended was."""
+        self.losses[:], self.stages[:], self.stage = before.losses.tolist(), before.stages.tolist(), before.stage
+        if self.report is not None:
+            self.report.go_on_from(before.count)
 
     def join(self, other: Evaluations) -> None:
         """Go on with the losses of a run beside this one."""
-        last = self.stages[-1] + 1 if self.stages else 0
-        self.stages += [last + stage for stage in other.stages]
+        self.stages += [self.stage + 1 + stage for stage in other.stages]
         self.losses += other.losses
+        self.stage += other.stage + 1
 
     def aside(self) -> Evaluations:
         """Those of a run beside this one, with losses of its own."""
@@ -247,17 +258,18 @@ def optimise(
     checkpoint: where every round is kept, and gone on from.
     """
     solution, first = Solution(a, problem, np.inf), 0
-    before = None if checkpoint is None else checkpoint.next_chain()
+    before = None if checkpoint is None else checkpoint.next_stage()
     try:
         if not curvature:
-            return _first_order_optimum(problem, a, evaluations, max_iter, tol)
+            return _first_order_optimum(problem, a, evaluations, max_iter, tol, checkpoint, before)
         n_updates = updates if any(auto) else 0
         if before is None:
             matrix = first_metric(problem, a)
         else:
             a, first = before.a, before.number
             problem = replace(problem, parameters=problem.parameters.with_strengths(before.strengths))
-            solution = solution_at(problem, a, evaluations)
+            solution = solution_at(problem, a, evaluations.aside())
+            evaluations.go_on_from(before)
             if before.done:
                 return solution
             matrix = problem.curvature(solution.fisher, a)
@@ -271,26 +283,47 @@ def optimise(
                 changed = parameters is not problem.parameters
                 problem = replace(problem, parameters=parameters)
             done = round_ == n_updates + 1 or (not changed and solution.decrement < _NATS)
-            if checkpoint is not None:
-                strengths = tuple(float(block.strength) for block in problem.parameters.blocks)
-                checkpoint.keep(Round(round_ + 1, a, strengths, done))
             if changed:
                 evaluations.restart()
-            elif done:
+            if checkpoint is not None:
+                checkpoint.keep(_round(round_ + 1, a, problem, evaluations, done))
+            if done and not changed:
                 break
             matrix = problem.curvature(solution.fisher, a)
         return solution
-    except KeyboardInterrupt:
+    except STOPS:
         best = solution if evaluations.best is None else replace(solution, a=evaluations.best, loss=evaluations.lowest)
         return replace(best, problem=problem, information=None, interrupted=True)
 
 
+def _round(number: int, a: Array, problem: PenalisedLikelihood, evaluations: Evaluations, done: bool) -> Round:
+    """What a checkpoint keeps."""
+    strengths = tuple(block.strengths for block in problem.parameters.blocks)
+    count = 0 if evaluations.report is None else evaluations.report.n
+    losses, stages = np.array(evaluations.losses), np.array(evaluations.stages, dtype=np.int64)
+    return Round(number, a, strengths, losses, stages, evaluations.stage, count, done)
+
+
 def _first_order_optimum(
-    problem: PenalisedLikelihood, a: Array, evaluations: Evaluations, max_iter: int, tol: float
+    problem: PenalisedLikelihood,
+    a: Array,
+    evaluations: Evaluations,
+    max_iter: int,
+    tol: float,
+    checkpoint: Checkpoint | None,
+    before: Round | None,
 ) -> Solution:
+    """The optimum in one round, with the strengths as they are."""
     matrix = first_metric(problem, a)
-    a, loss = minimise(problem, a, matrix, evaluations, max_iter, tol)
-    _, g = evaluations(problem, a)
+    if before is None:
+        a, loss = minimise(problem, a, matrix, evaluations, max_iter, tol)
+        _, g = evaluations(problem, a)
+        if checkpoint is not None:
+            checkpoint.keep(_round(1, a, problem, evaluations, done=True))
+    else:
+        a = before.a
+        loss, g = evaluations.aside()(problem, a)
+        evaluations.go_on_from(before)
     newton = g / matrix if matrix.ndim == 1 else np.asarray(cho_solve(cho_factor(matrix), g))
     return Solution(a, problem, loss, decrement=0.5 * problem.n_samples * float(g @ newton))
 

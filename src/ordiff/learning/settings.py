@@ -17,6 +17,8 @@ from ordiff.states import States
 LEARNABLE = ("ordering", "noise", "speed", "scale", "eps", "density")
 # Drifts: of an ordering alone, with a part that turns, or with one where the samples ask for it.
 DRIFTS = ("gradient", "general", "auto")
+# Noises: a field, one number, a field beside a direction, or the last where the samples ask for it, else the first.
+NOISES = ("field", "constant", "tensor", "auto")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class SampleStates:
     def __post_init__(self) -> None:
         if isinstance(self.density, str):
             _validation.option(self.density, "density", ("kernel", "knn", "balanced"))
+        else:
+            _validation.positive_numbers(self.density, "density")
         _check_dimension(self.dimension)
         _auto_or(self.n_neighbors, "n_neighbors", lambda value, name: _validation.count(value, name, 5))
         _validation.number(self.alpha, "alpha")
@@ -206,6 +210,7 @@ class FitSettings:
             drift = _drift_beside_a_tensor(drift)
         if not isinstance(noise, str):
             learn = learn - {"noise"}  # it is known
+        _validation.generator(estimator.random_state)
         return cls(
             learn=learn, drift=drift, noise=noise, ordering=estimator.ordering,
             random_state=estimator.random_state, **groups,
@@ -305,7 +310,7 @@ def _drift_beside_a_tensor(drift: str) -> str:
 
 def _checked_noise(noise: Any, learn: frozenset[str]) -> str | float:
     if isinstance(noise, str):
-        _validation.option(noise, "noise", ("field", "constant", "tensor"))
+        _validation.option(noise, "noise", NOISES)
         if "noise" not in learn:
             raise ValueError(f"the noise is neither given (noise=1.4) nor learned; learn is {tuple(sorted(learn))!r}.")
         return noise

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline
 
+from ordiff import _validation
 from ordiff._validation import Array
 from ordiff.learning.likelihood import SnapshotLikelihood
 from ordiff.learning.marginal import profile_nats
@@ -40,9 +41,11 @@ def noise_profile(solution: Solution, grid: ArrayLike | None, tol: float) -> Lik
         raise ValueError("a profile needs a model that was fitted with a noise in a basis or constant.")
     at = found[1].start
     best = float(np.exp(solution.a[at]))
-    levels = best * np.geomspace(0.5, 2.0, 9) if grid is None else np.unique(np.atleast_1d(np.asarray(grid, float)))
-    if not (levels > 0).all():
-        raise ValueError("the levels of the noise in grid must be positive.")
+    levels = best * np.geomspace(0.5, 2.0, 9)
+    if grid is not None:
+        levels = np.unique(_validation.positive_numbers(grid, "grid"))
+        if levels.size == 0:
+            raise ValueError("grid has no level of the noise: give at least one.")
     nats = profile_nats(solution, at, np.log(levels), Evaluations(), tol)
     return LikelihoodProfile(levels, nats, *_interval(levels, nats, best))
 

@@ -88,10 +88,10 @@ def write(
     than 20,000 samples, 20,000 are drawn, chosen at random.
     """
     require()
-    m, truth = len(model.ordering_), truth or {}
+    m, truth, rng = len(model.ordering_), truth or {}, _validation.generator(random_state)
     rows = np.arange(m)
     if m > MAX_POINTS:
-        rows = np.sort(np.random.default_rng(random_state).choice(m, MAX_POINTS, replace=False))
+        rows = np.sort(rng.choice(m, MAX_POINTS, replace=False))
         notes = f"{MAX_POINTS} of {m} samples are drawn, chosen at random; all were used in the fit.\n{notes}".rstrip()
     t = None if times is None else _validation.nodes(times, m, "times")
     at, unit = as_embedding(embedding, samples_of(model)), {"length": length, "time": time}
