@@ -75,9 +75,9 @@ def write_section(name: str, body: str, command: str) -> None:
     sections = _sections()
     sections[name] = f"## {name.capitalize()}\n\n{stamp}\n\n{body.strip()}\n"
     intro = "# Benchmarks\n\nMade by `python -m benchmarks.run --write`; do not edit by hand.\n"
-    names = ("accuracy", "speed", "search", "learning", "learned", "appex", "passage", "geometry", "memory", "startup",
-             "before")  # fmt: skip
-    order = [known for known in names if known in sections]
+    names = ("accuracy", "speed", "search", "learning", "learned", "dimensions", "appex", "alarms", "rotation",
+             "passage", "geometry", "memory", "startup", "before")  # fmt: skip
+    order = [known for known in names if known in sections] + [other for other in sections if other not in names]
     RESULTS.write_text("\n".join([intro, *(sections[known] for known in order)]), encoding="utf-8")
 
 

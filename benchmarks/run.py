@@ -1,5 +1,5 @@
 """The benchmarks: python -m benchmarks.run [accuracy] [speed] [search] [learning] [learned] [dimensions] [appex]
-[rotation] [passage] [geometry] [memory] [startup] [before] [--quick] [--write].
+[alarms] [rotation] [passage] [geometry] [memory] [startup] [before] [--quick] [--write].
 
 Without names all of them run. Tables go to stdout as Markdown, progress to stderr; with --write each benchmark also
 replaces its section of RESULTS.md. --quick is a smoke check with the smallest size only, and is never written.
@@ -11,6 +11,7 @@ import argparse
 
 from benchmarks import (
     accuracy,
+    alarms,
     appex,
     before,
     dimensions,
@@ -34,6 +35,7 @@ BENCHMARKS = {
     "learned": learned.run,
     "dimensions": dimensions.run,
     "appex": appex.run,
+    "alarms": alarms.run,
     "rotation": rotation.run,
     "passage": passage.run,
     "geometry": geometry.run,

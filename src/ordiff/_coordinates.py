@@ -8,7 +8,9 @@ would be). Where the last cannot be told, what is left out must be smaller still
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +91,24 @@ class LinearCoordinates:
     def vectors(self, V: Array) -> Array:
         """Vectors (…, q) in these coordinates in the data's, (…, n)."""
         return V if self.back is None else V @ self.back
+
+    def names(self, given: Sequence[str], n: int) -> list[str]:
+        """What these coordinates are called where those of the data, n of them, have the names that are given, if any:
+        the same where they are some of the data's, else components."""
+        if given and len(given) != n:
+            raise ValueError(f"there are {n} coordinates and {len(given)} names.")
+        if self.forward is None:
+            return [str(name) for name in given]
+        called = given or [f"x{k + 1}" for k in range(n)]
+        columns = list(self.forward.T)
+        if all(np.count_nonzero(column) == 1 for column in columns):
+            return [str(called[int(np.argmax(column != 0))]) for column in columns]
+        return [f"component {k + 1}" for k in range(len(columns))]
+
+    def field(self, process: Any, name: str, vectors: bool, X: Array) -> Array:
+        """A field of a process in these coordinates, by its name, at points X (p, n) of the data's: (p,) or (p, n)."""
+        values = getattr(process, name)(self.transform(X))
+        return self.vectors(values) if vectors else values
 
 
 def distinct_rows(X: Array) -> Array:

@@ -8,18 +8,16 @@ spacing and radius follow from them. *Learn*: maximum likelihood on the designed
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ordiff import _io, _validation
-from ordiff._coordinates import LinearCoordinates
 from ordiff._parallel import one_blas_thread
 from ordiff._sample_blocks import in_blocks
 from ordiff._summary import summary, warn_of_fit
@@ -32,15 +30,19 @@ from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.direction import NoiseDirection
 from ordiff.learning.discretise import likelihood_on
+<<<<<<< HEAD
 from ordiff.learning.fit import fit
+=======
+from ordiff.learning.fit import fit, progress_bar
+from ordiff.learning.grouped import GroupedSettings
+>>>>>>> main
 from ordiff.learning.moments import MomentFit, fit_moments, is_by_moments
 from ordiff.learning.process import FittedProcess
 from ordiff.learning.progress import progress_bar
 from ordiff.learning.result import FitResult, FittedChain
-from ordiff.learning.settings import GROUPS, FitSettings, group_of
+from ordiff.learning.settings import FitSettings, group_of
 from ordiff.learning.uncertainty import LikelihoodProfile, Uncertainty, bootstrap, noise_profile
-from ordiff.passage import fate_probabilities, terminal_sets
-from ordiff.states import States
+from ordiff.passage import fate_probabilities, regions_of, terminal_sets
 
 # What only a chain has, and what is said where there is none.
 _OF_CHAIN = ("states_", "graph_", "operator_", "eps_", "_observed")
@@ -50,7 +52,7 @@ _NO_CHAIN = (
 )
 
 
-class SnapshotSDE(BaseEstimator):
+class SnapshotSDE(GroupedSettings):
     """Learns dx = (∇l + w) dt + ρ dW from points that were each seen once.
 
     In up to three dimensions by the likelihood of a chain. Data of four dimensions and more, with known times and
@@ -158,38 +160,6 @@ class SnapshotSDE(BaseEstimator):
         self.states, self.times, self.smoothness, self.solver = states, times, smoothness, solver
         self.progress, self.random_state = progress, random_state
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings; with ``deep`` also the members of the groups, as smoothness__noise."""
-        params: dict[str, Any] = super().get_params(deep=False)
-        if deep:
-            for name in (*GROUPS, "states"):
-                params |= {f"{name}__{member}": value for member, value in self._members(name).items()}
-        return params
-
-    def set_params(self, **params: Any) -> SnapshotSDE:
-        """Change settings; a member of a group by its name, as smoothness__noise."""
-        super().set_params(**{name: value for name, value in params.items() if "__" not in name})
-        for full, value in params.items():
-            name, nested, member = full.partition("__")
-            if not nested:
-                continue
-            members = self._members(name)
-            if member not in members:
-                options = ", ".join(f"{name}__{one}" for one in members) or ", ".join(super().get_params(deep=False))
-                raise ValueError(f"SnapshotSDE has no setting {full!r} as it is; it has {options}.")
-            setattr(self, name, replace(group_of(getattr(self, name), name), **{member: value}))
-        return self
-
-    def _members(self, name: str) -> dict[str, Any]:
-        """The members of the group that a parameter stands for; none when it stands for something else."""
-        if name != "states" and name not in GROUPS:
-            return {}
-        try:
-            group = group_of(getattr(self, name), name)
-        except ValueError:  # `fit` says what is wrong
-            return {}
-        return {} if isinstance(group, States) else {one.name: getattr(group, one.name) for one in fields(group)}
-
     # -------------------------------------------------------------------------------------------- fit
 
     def fit(
@@ -238,22 +208,13 @@ class SnapshotSDE(BaseEstimator):
                 result: FitResult | MomentFit = fit_moments(settings, data, report, kept)
             else:
                 result = fit(settings, data, report, kept)
-            self._read(settings, data, result, self._coordinate_names(names))
+            given = list(getattr(self, "feature_names_in_", ()) if names is None else names)
+            self._read(settings, data, result, self.coordinates_.names(given, X.shape[1]))
             self.n_iter_ = report.n
         warn_of_fit(self)
         if elsewhere is not None:
             elsewhere.end()
         return self
-
-    def _coordinate_names(self, names: Sequence[str] | None) -> list[str]:
-        """Of the coordinates of the process: those of X, or components of them; none when X has none."""
-        n = self.n_features_in_
-        given = list(getattr(self, "feature_names_in_", ()) if names is None else names)
-        if given and len(given) != n:
-            raise ValueError(f"there are {n} coordinates and {len(given)} names.")
-        if self.coordinates_.forward is None:
-            return [str(name) for name in given]
-        return [f"component {k + 1}" for k in range(self.coordinates_.forward.shape[1])]
 
     def _read(
         self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit, names: Sequence[str]
@@ -340,7 +301,7 @@ class SnapshotSDE(BaseEstimator):
     def _field_at(self, X: Any, name: str, vectors: bool = False) -> Array:
         """A field of the process at points (p, n); of a Dask array lazily."""
         check_is_fitted(self)
-        field = partial(_field, self._process, self.coordinates_, name, vectors)
+        field = partial(self.coordinates_.field, self._process, name, vectors)
         if is_dask_array(X):
             return map_rows(field, X, self.n_features_in_, vectors)
         return field(self._checked(X))
@@ -438,10 +399,8 @@ class SnapshotSDE(BaseEstimator):
         chain = self._chain("fate_probabilities")
         points = None if X is None else self._checked(X)
         if isinstance(terminal, dict) and all(callable(inside) for inside in terminal.values()):
-            at = self.coordinates_.inverse(self.states_.points)
-            sets = list(terminal_sets({name: inside(at) for name, inside in terminal.items()}, len(at)).values())
             asked = self.samples_ if points is None else points
-            ends = [np.asarray(inside(asked), bool) for inside in terminal.values()]
+            sets, ends = regions_of(terminal, self.coordinates_.inverse(self.states_.points), asked)
         else:
             members = terminal_sets(terminal, len(self.ordering_))
             sets = states_of(members, self._data.X, chain.states)
@@ -474,12 +433,6 @@ class SnapshotSDE(BaseEstimator):
         """Write the model to one file: arrays and JSON, no pickle. `ordiff.load` reads it."""
         check_is_fitted(self)
         _io.write(path, self)
-
-
-def _field(process: Any, coordinates: LinearCoordinates, name: str, vectors: bool, X: Array) -> Array:
-    """A field of a process at points X (p, n), (p,) or (p, n)."""
-    values = getattr(process, name)(coordinates.transform(X))
-    return coordinates.vectors(values) if vectors else values
 
 
 def load(path: str | Path) -> SnapshotSDE:

@@ -22,7 +22,7 @@ step or wider.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -317,3 +317,9 @@ def _several_classes(classes: Sequence[IntArray], m: int) -> GraphError:
         f"and {transient} transient states, so its stationary mass depends on where it starts. Join them by more "
         "neighbours or a larger eps, or ask for fate_probabilities with the classes as terminal."
     )
+
+
+def regions_of(terminal: Mapping[Any, Any], states: Array, points: Array) -> tuple[list[Any], list[NDArray[np.bool_]]]:
+    """Regions given as functions of points that return masks: the states (N, n) and the points (p, n) in each."""
+    sets = list(terminal_sets({name: inside(states) for name, inside in terminal.items()}, len(states)).values())
+    return sets, [np.asarray(inside(points), bool) for inside in terminal.values()]

@@ -76,7 +76,7 @@ def test_what_is_known_counts_the_samples(weight: float) -> None:
 
 @pytest.mark.slow
 def test_the_sampling_of_a_start_is_no_noise() -> None:
-    """From samples of the start as they are the noise of this seed came out 15% too large, beyond two deviations everywhere."""
+    """From samples of the start as they are, the noise of this seed came out 15% too large, 2.8 deviations."""
     problem = datasets.wide_start(random_state=3)
     model = SnapshotSDE(problem.start, noise="constant", drift="gradient").fit(problem.X, problem.times)
     assert model.check_.trusted
