@@ -30,12 +30,8 @@ from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.direction import NoiseDirection
 from ordiff.learning.discretise import likelihood_on
-<<<<<<< HEAD
 from ordiff.learning.fit import fit
-=======
-from ordiff.learning.fit import fit, progress_bar
 from ordiff.learning.grouped import GroupedSettings
->>>>>>> main
 from ordiff.learning.moments import MomentFit, fit_moments, is_by_moments
 from ordiff.learning.process import FittedProcess
 from ordiff.learning.progress import progress_bar
