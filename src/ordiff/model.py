@@ -30,10 +30,11 @@ from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.direction import NoiseDirection
 from ordiff.learning.discretise import likelihood_on
-from ordiff.learning.fit import fit, progress_bar
+from ordiff.learning.fit import fit
 from ordiff.learning.grouped import GroupedSettings
 from ordiff.learning.moments import MomentFit, fit_moments, is_by_moments
 from ordiff.learning.process import FittedProcess
+from ordiff.learning.progress import progress_bar
 from ordiff.learning.result import FitResult, FittedChain
 from ordiff.learning.settings import FitSettings, group_of
 from ordiff.learning.uncertainty import LikelihoodProfile, Uncertainty, bootstrap, noise_profile

@@ -3,13 +3,14 @@ from __future__ import annotations
 import csv
 import json
 import re
-from contextlib import contextmanager
+from contextlib import nullcontext
 
 import numpy as np
 
 import ordiff as od
 from ordiff.cli import fit, main
 from ordiff.cli.preparation import Preparation
+from ordiff.learning.progress import EvaluationCount
 
 
 def test_fit_writes_everything_and_nothing_else(fitted, data):
@@ -58,18 +59,13 @@ def test_a_wide_table_by_principal_components_from_the_earliest(data, tmp_path, 
 
 
 def test_ctrl_c_leaves_the_best_so_far(table, tmp_path, monkeypatch, capsys):
-    losses = []
-
-    @contextmanager
-    def interrupting(_):
-        def report(_, loss):
-            losses.append(loss)
-            if len(losses) == 150:
+    class Interrupting(EvaluationCount):
+        def __call__(self, loss):
+            super().__call__(loss)
+            if self.n == 150:
                 raise KeyboardInterrupt
 
-        yield report
-
-    monkeypatch.setattr("ordiff.model.progress_bar", interrupting)
+    monkeypatch.setattr("ordiff.model.progress_bar", lambda _: nullcontext(Interrupting()))
     options = ["--times", "hours", "--start", "5,5", "--noise", "constant", "--out", str(tmp_path)]
     assert main(["fit", str(table), *options]) == 130
     assert "best so far" in capsys.readouterr().out

@@ -61,7 +61,7 @@ def test_labels_of_times_and_ids(read):
 
 def test_rows_with_missing_values(read):
     text = "t,a,b\n0,1,2\n1,NA,4\n2,5,6\n,7,8\n"
-    with pytest.raises(ValueError, match=r"2 columns .* 'a' has no finite number in 1 rows.*'t' has no finite"):
+    with pytest.raises(ValueError, match=r"2 columns .* 'a' has no finite number in 1 row,.*'t' has no finite"):
         read(text, "--times", "t")
     found = read(text, "--times", "t", "--drop-na", "--start", "2")
     np.testing.assert_array_equal(found.X, [[1, 2], [5, 6]])

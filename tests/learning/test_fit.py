@@ -9,6 +9,7 @@ import ordiff as od
 from ordiff.learning import optimise as optimise_module
 from ordiff.learning.data import Snapshots
 from ordiff.learning.fit import fit
+from ordiff.learning.progress import EvaluationCount
 from ordiff.learning.settings import DesignedStates, FitSettings, Smoothness, TimeDensity
 
 
@@ -61,11 +62,13 @@ def test_an_interrupt_of_the_first_look_ends_a_fit(monkeypatch):
     settings = FitSettings.of(od.SnapshotSDE(process.start, noise="constant"))
     data = Snapshots.of(process.start, TimeDensity(), process.X, process.times, None)
 
-    def report(number, loss):
-        if number == 4:
-            raise KeyboardInterrupt
+    class Interrupting(EvaluationCount):
+        def __call__(self, loss):
+            super().__call__(loss)
+            if self.n == 4:
+                raise KeyboardInterrupt
 
-    result = fit(settings, data, report)
+    result = fit(settings, data, Interrupting())
     assert result.solution.interrupted
     assert not result.converged
     assert result.solution.loss == min(result.losses)

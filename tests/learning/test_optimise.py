@@ -119,29 +119,34 @@ def test_the_last_point_is_at_hand() -> None:
 
 def test_the_best_point_is_kept_and_reported() -> None:
     told = []
-    problem, evaluations = Counted(), Evaluations(lambda number, loss: told.append((number, loss)))
+    problem, evaluations = Counted(), Evaluations(told.append)
     for x in (2.0, 1.0, 3.0):
         evaluations(problem, np.array([x]))
     assert (evaluations.lowest, evaluations.best) == (0.5, np.array([1.0]))
-    assert told == [(1, 2.0), (2, 0.5), (3, 0.5)]
+    assert told == [2.0, 0.5, 0.5]
     evaluations.restart()  # another function: whatever comes is better than what was
     evaluations(problem, np.array([3.0]))  # at hand, and no evaluation
     evaluations(problem, np.array([4.0]))
     assert (evaluations.lowest, evaluations.best) == (8.0, np.array([4.0]))
     assert evaluations.losses == [2.0, 0.5, 4.5, 8.0]
+    assert evaluations.stages == [0, 0, 0, 1]
 
 
 def test_a_run_aside_has_losses_of_its_own() -> None:
     told = []
-    problem, evaluations = Counted(), Evaluations(lambda number, loss: told.append(number))
+    problem, evaluations = Counted(), Evaluations(told.append)
     evaluations(problem, np.array([1.0]))
     beside = evaluations.aside()
     beside(problem, np.array([0.0]))
     beside(problem, np.array([2.0]))
     assert (evaluations.losses, evaluations.lowest) == ([0.5], 0.5)
     assert (beside.losses, beside.lowest) == ([0.0, 2.0], 0.0)
-    assert told == [1, 1, 2]
+    assert told == [0.5, 0.0, 0.0]
     assert beside.workspace is evaluations.workspace
+    beside.restart()
+    beside(problem, np.array([3.0]))
+    evaluations.join(beside)
+    assert (evaluations.losses, evaluations.stages) == ([0.5, 0.0, 2.0, 4.5], [0, 1, 1, 2])
 
 
 # --------------------------------------------------------------------------- what is known is not asked again
@@ -174,8 +179,8 @@ def test_where_only_some_are_at_an_optimum(two_blocks) -> None:
 def test_an_interrupt_leaves_the_best_so_far(two_blocks, curvature) -> None:
     problem, a = two_blocks
 
-    def report(number, loss):
-        if number == 5:
+    def report(loss):
+        if len(evaluations.losses) == 5:
             raise KeyboardInterrupt
 
     evaluations = Evaluations(report)

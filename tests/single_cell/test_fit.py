@@ -17,7 +17,7 @@ pd = pytest.importorskip("pandas")  # comes with anndata
 class Learned(od.SnapshotSDE):
     """Stands in for SnapshotSDE: remembers what it was given, and has learned a drift to the right."""
 
-    def fit(self, X, times, names):
+    def fit(self, X, times, names=None):
         self.X, self.times, self.names = X, times, names
         self.ordering_, self.noise_, self.eps_, self.converged_ = X[:, 0].copy(), np.full(len(X), 0.5), 0.1, True
         self.ordering_std_ = self.noise_std_ = np.full(len(X), 0.01)

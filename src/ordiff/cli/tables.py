@@ -101,7 +101,10 @@ class DataTable:
             return self._fault(values, np.ones(len(values), bool))
         missing = kept & ~np.isfinite(values)
         if missing.any():
-            return f"has no finite number in {missing.sum()} rows, the first is row {missing.argmax()} (from 0)"
+            n = int(missing.sum())
+            return (
+                f"has no finite number in {n} row{'s' if n > 1 else ''}, the first is row {missing.argmax()} (from 0)"
+            )
         return ""
 
     def resolve(self, name: str) -> list[str]:

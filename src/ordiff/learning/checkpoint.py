@@ -17,22 +17,26 @@ import numpy as np
 
 from ordiff import _archive, _validation
 from ordiff._archive import ArraySpec, one_of
-from ordiff._validation import Array
+from ordiff._validation import Array, IntArray
 from ordiff.learning.data import Snapshots
 from ordiff.learning.settings import FitSettings
 
-_KIND, _FORMAT = "ordiff.checkpoint", 2
+_KIND, _FORMAT = "ordiff.checkpoint", 3
+_OF_ROUND = ("a", "losses", "stages")
 
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """Where a stage is: the number of its next round, the coefficients, the strengths of each block, and the losses of
-    all evaluations so far; ``done`` when there is no next round."""
+    """Where a stage is: the number of its next round, the coefficients, the strengths of each block, the losses of all
+    evaluations so far, and the ``count`` of those of the whole fit; ``done`` when there is no next round."""
 
     number: int
     a: Array
     strengths: tuple[Array, ...]
     losses: Array
+    stages: IntArray  # the function that each loss is of, and that of the next
+    stage: int
+    count: int
     done: bool
 
 
@@ -55,10 +59,17 @@ class Checkpoint:
         """Write what the present stage has come to."""
         self._rounds[self._stage :] = [found]
         stages = [
-            {"number": r.number, "strengths": [s.tolist() for s in r.strengths], "done": r.done} for r in self._rounds
+            {
+                "number": r.number,
+                "strengths": [s.tolist() for s in r.strengths],
+                "stage": r.stage,
+                "count": r.count,
+                "done": r.done,
+            }
+            for r in self._rounds
         ]
         meta = {"kind": _KIND, "format": _FORMAT, "digest": self._digest, "stages": stages}
-        arrays = {f"{name}.{k}": getattr(r, name) for k, r in enumerate(self._rounds) for name in ("a", "losses")}
+        arrays = {f"{name}.{k}": getattr(r, name) for k, r in enumerate(self._rounds) for name in _OF_ROUND}
         _archive.write(self.path, meta, arrays)
 
 
@@ -73,12 +84,16 @@ def _read(path: Path, digest: str) -> list[Round]:
         meta = archive.meta()
         if meta.get("kind") != _KIND or meta.get("format") != _FORMAT:
             raise ValueError("it holds something else, or was written by another version of ordiff.")
-        stage = {"number": one_of(int), "strengths": [[one_of(int, float)]], "done": one_of(bool)}
+        number = one_of(int)
+        stage = {"number": number, "strengths": [[one_of(int, float)]], "stage": number, "count": number,
+                 "done": one_of(bool)}  # fmt: skip
         word = one_of(str)
         _archive.checked_json(meta, {"kind": word, "format": one_of(int), "digest": word, "stages": [stage]}, "meta")
         specs: dict[str, ArraySpec] = {}
         for k in range(len(meta["stages"])):
-            specs |= {f"a.{k}": ArraySpec("f", chr(2 * k)), f"losses.{k}": ArraySpec("f", chr(2 * k + 1), finite=False)}
+            of_a, of_losses = chr(2 * k), chr(2 * k + 1)
+            specs |= {f"a.{k}": ArraySpec("f", of_a), f"losses.{k}": ArraySpec("f", of_losses, finite=False)}
+            specs[f"stages.{k}"] = ArraySpec("i", of_losses)
         arrays, _ = archive.arrays(specs)
     if meta["digest"] != digest:
         raise ValueError(f"{path} is of other data or other settings: remove it, or choose another checkpoint.")
@@ -88,6 +103,9 @@ def _read(path: Path, digest: str) -> list[Round]:
             a=arrays[f"a.{k}"],
             strengths=tuple(np.array(strengths, float) for strengths in stage["strengths"]),
             losses=arrays[f"losses.{k}"],
+            stages=arrays[f"stages.{k}"],
+            stage=stage["stage"],
+            count=stage["count"],
             done=stage["done"],
         )
         for k, stage in enumerate(meta["stages"])

@@ -8,15 +8,12 @@ step, and their covariance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ordiff import _validation
 from ordiff._validation import Array, GraphError
 from ordiff.geometry import TangentSpaces, usual_neighbors
 from ordiff.learning.blocks import GivenOrderings, auto_blocks, parametrise
@@ -70,33 +67,6 @@ _FEWEST_SAMPLES = 5
 _MOST_COEFFICIENTS = 1500
 # An optimum: a Newton step would gain fewer nats than this over all samples.
 _CONVERGED = 0.5
-
-
-class EvaluationCount:
-    """Counts all evaluations of a fit, also those of its first look; a bar, when there is one, shows the same."""
-
-    def __init__(self, bar: Any = None) -> None:
-        self.n, self.bar = 0, bar
-
-    def __call__(self, _: int, loss: float) -> None:
-        self.n += 1
-        if self.bar is not None:
-            self.bar.update(1)
-            self.bar.set_postfix_str(f"loss {loss:.5f}", refresh=False)
-
-
-@contextmanager
-def progress_bar(show: bool) -> Iterator[EvaluationCount]:
-    """What counts the evaluations of a fit, and shows them and the loss in a bar."""
-    if not show:
-        yield EvaluationCount()
-        return
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        raise _validation.missing_extra("tqdm", "progress", "a progress bar") from None
-    with tqdm(unit=" evaluations", desc="learning") as bar:
-        yield EvaluationCount(bar)
 
 
 def fit(

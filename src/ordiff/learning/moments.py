@@ -277,11 +277,17 @@ def fit_moments(
         before = None if checkpoint is None else checkpoint.next_stage()
         if before is None:
             estimate = solve(problem, theta, strengths, given is None, False, report, most)
-            theta, strengths, interrupted = estimate.theta, estimate.strengths, estimate.interrupted
+            theta, strengths = estimate.theta, estimate.strengths
+            interrupted = estimate.interrupted
             if checkpoint is not None and not interrupted:
-                checkpoint.keep(Round(1, theta, (strengths,), np.array(estimate.losses), done=True))
+                losses = np.array(estimate.losses)
+                count = 0 if report is None else report.n
+                stages = np.zeros(losses.size, dtype=np.int64)
+                checkpoint.keep(Round(1, theta, (strengths,), losses, stages, 0, count, done=True))
         else:
             theta, strengths = before.a, before.strengths[0]
+            if report is not None:
+                report.go_on_from(before.count)
         left = unexplained(candidates(principal, directions), observed, problem.sampled(theta, 2 * _SEARCH))
         more = left.independent(directions)[: _DIRECTIONS - len(directions)]
         if interrupted or not len(more):
@@ -351,7 +357,7 @@ def solve(
             loss, gradient = 0.5 * (misfit + float(prior @ theta**2)), b - prior * theta
             history.append(loss)
             if report is not None:
-                report(len(history), loss)
+                report(loss)
             decrement = 0.5 * float(gradient @ (_moved(theta, F, prior, free, gradient) - theta))
             if decrement < _SMALL:
                 theta, converged = _root_nearby(problem, about, theta, prior, free, _CONVERGED[final])

@@ -13,7 +13,6 @@ Solution               where the optimiser stopped: its result
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from ordiff._validation import Array
 from ordiff.learning.checkpoint import Checkpoint, Round
 from ordiff.learning.likelihood import SnapshotLikelihood
 from ordiff.learning.parameters import Parameters
+from ordiff.learning.progress import EvaluationCount
 from ordiff.learning.scores import scores
 from ordiff.learning.slices import Workspace
 from ordiff.learning.smoothing import penalty_matrix, updated_strengths
@@ -37,7 +37,7 @@ _NATS = 0.05
 # What ends a fit with the best so far: an interrupt, or the loss of the workers that have the samples.
 STOPS = (KeyboardInterrupt, ConnectionError)
 
-Report = Callable[[int, float], None]
+Report = EvaluationCount
 Mask = NDArray[np.bool_]
 
 
@@ -106,12 +106,14 @@ class PenalisedLikelihood:
 class Evaluations:
     """The evaluations of a run: the losses, the best coefficients so far, and memory to use again.
 
-    stages: the number of the function that each loss is of: it changes with the strengths of smoothness.
+    stages: the number of the function that each loss is of: it changes with the strengths of smoothness; ``stage`` is
+    that of the next.
     """
 
     def __init__(self, report: Report | None = None) -> None:
         self.losses: list[float] = []
         self.stages: list[int] = []
+        self.stage = 0
         self.best: Array | None = None
         self.lowest = np.inf
         self.report, self.workspace = report, Workspace()
@@ -122,25 +124,31 @@ class Evaluations:
         if self._last is not None and self._last[0] is problem and np.array_equal(self._last[1], a):
             return self._last[2], self._last[3].copy()
         value, gradient = problem.value_and_gradient(a, self.workspace)
-        another = self._last is not None and self._last[0] is not problem
-        self.stages.append((self.stages[-1] if self.stages else 0) + another)
         self._last = (problem, a.copy(), value, gradient.copy())
         self.losses.append(value)
+        self.stages.append(self.stage)
         if value < self.lowest:
             self.lowest, self.best = value, a.copy()
         if self.report is not None:
-            self.report(len(self.losses), self.lowest)
+            self.report(self.lowest)
         return value, gradient
 
     def restart(self) -> None:
         """Another function from here on: what was best before is not compared with it."""
         self.lowest, self.best = np.inf, None
+        self.stage += 1
+
+    def go_on_from(self, before: Round) -> None:
+        """Where a run that was ended was."""
+        self.losses[:], self.stages[:], self.stage = before.losses.tolist(), before.stages.tolist(), before.stage
+        if self.report is not None:
+            self.report.go_on_from(before.count)
 
     def join(self, other: Evaluations) -> None:
         """Go on with the losses of a run beside this one."""
-        last = self.stages[-1] + 1 if self.stages else 0
-        self.stages += [last + stage for stage in other.stages]
+        self.stages += [self.stage + 1 + stage for stage in other.stages]
         self.losses += other.losses
+        self.stage += other.stage + 1
 
     def aside(self) -> Evaluations:
         """Those of a run beside this one, with losses of its own."""
@@ -260,8 +268,8 @@ def optimise(
         else:
             a, first = before.a, before.number
             problem = replace(problem, parameters=problem.parameters.with_strengths(before.strengths))
-            evaluations.losses[:] = before.losses
             solution = solution_at(problem, a, evaluations.aside())
+            evaluations.go_on_from(before)
             if before.done:
                 return solution
             matrix = problem.curvature(solution.fisher, a)
@@ -275,11 +283,11 @@ def optimise(
                 changed = parameters is not problem.parameters
                 problem = replace(problem, parameters=parameters)
             done = round_ == n_updates + 1 or (not changed and solution.decrement < _NATS)
-            if checkpoint is not None:
-                checkpoint.keep(_round(round_ + 1, a, problem, evaluations, done))
             if changed:
                 evaluations.restart()
-            elif done:
+            if checkpoint is not None:
+                checkpoint.keep(_round(round_ + 1, a, problem, evaluations, done))
+            if done and not changed:
                 break
             matrix = problem.curvature(solution.fisher, a)
         return solution
@@ -291,7 +299,9 @@ def optimise(
 def _round(number: int, a: Array, problem: PenalisedLikelihood, evaluations: Evaluations, done: bool) -> Round:
     """What a checkpoint keeps."""
     strengths = tuple(block.strengths for block in problem.parameters.blocks)
-    return Round(number, a, strengths, np.array(evaluations.losses), done)
+    count = 0 if evaluations.report is None else evaluations.report.n
+    losses, stages = np.array(evaluations.losses), np.array(evaluations.stages, dtype=np.int64)
+    return Round(number, a, strengths, losses, stages, evaluations.stage, count, done)
 
 
 def _first_order_optimum(
@@ -311,8 +321,9 @@ def _first_order_optimum(
         if checkpoint is not None:
             checkpoint.keep(_round(1, a, problem, evaluations, done=True))
     else:
-        a, evaluations.losses[:] = before.a, before.losses
+        a = before.a
         loss, g = evaluations.aside()(problem, a)
+        evaluations.go_on_from(before)
     newton = g / matrix if matrix.ndim == 1 else np.asarray(cho_solve(cho_factor(matrix), g))
     return Solution(a, problem, loss, decrement=0.5 * problem.n_samples * float(g @ newton))
 

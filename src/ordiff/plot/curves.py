@@ -240,7 +240,8 @@ def profile(
     ax.axvline(result.best, color=BLUE, lw=1)
     if truth is not None:
         ax.axvline(truth, color=RED, ls="--", label="truth")
-    ax.set(xlabel=label, ylabel="nats below the maximum", ylim=(min(-0.2, float(result.nats.min())), None))
+    top = min(float(result.nats.max()), 12.0)  # what is further off does not count
+    ax.set(xlabel=label, ylabel="nats below the maximum", ylim=(min(-0.2, float(result.nats.min())), 1.05 * top))
     ax.legend(fontsize=7, frameon=False)
     return ax
 
