@@ -70,7 +70,7 @@ _STRENGTH = one_of(int, float, type(None))
 _FITTED = {
     "horizon_": _validation.positive, "loss_": _validation.number, "n_iter_": _WHOLE, "converged_": _FLAG,
     "interrupted_": _FLAG, "n_features_in_": _WHOLE, "smooth_ordering_": _STRENGTH, "smooth_noise_": _STRENGTH,
-    "rotation_nats_": _STRENGTH,
+    "rotation_nats_": _STRENGTH, "tensor_nats_": _STRENGTH,
     "_level_deviation": _NUMBER, "times_known": _FLAG, "reasons": [_WORD],
     "moments": [(_NUMBER, _WHOLE, _WORD, _NUMBER, _NUMBER, _NUMBER)],
 }  # fmt: skip

@@ -52,12 +52,17 @@ def summary(model: Any, length: str = "", time: str = "") -> str:
 
 
 def _of_the_direction(model: Any) -> list[str]:
-    """The axes of a noise with a direction."""
+    """The axes of a noise with a direction; or that one was looked for, and not found."""
+    nats = model.tensor_nats_
     if model.noise_tensor_ is None:
-        return []
+        if nats is None:
+            return []
+        more = "more" if nats > 0 else "less"
+        return [f"It has no direction; one would be {abs(nats):.0f} nats {more} likely (12 are asked for)."]
     values, vectors = np.linalg.eigh(model.noise_tensor_)
     axis = ", ".join(f"{one:.2f}" for one in vectors[:, -1])
-    return [f"Its variance is {values[-1] / values[0]:.3g} times as large along ({axis}) as where it is least."]
+    likely = "" if nats is None else f", which is {nats:.0f} nats more likely than the same in all directions"
+    return [f"Its variance is {values[-1] / values[0]:.3g} times as large along ({axis}) as where it is least{likely}."]
 
 
 def _of_the_rotation(model: Any) -> list[str]:
@@ -77,9 +82,8 @@ def _of_the_rotation(model: Any) -> list[str]:
             f"Rotation: the drift turns, which is {nats:.0f} nats more likely than a gradient; {share:.0f}% of its "
             "square is rotation."
         ]
-    return [
-        f"Rotation: none; one would be {abs(nats):.1f} nats {'more' if nats > 0 else 'less'} likely than a gradient."
-    ]
+    more = "more" if nats > 0 else "less"
+    return [f"Rotation: none; one would be {abs(nats):.1f} nats {more} likely than a gradient (3 are asked for)."]
 
 
 def warn_of_fit(model: Any) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import sqrtm
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -26,8 +25,9 @@ from ordiff.fields import Moments, local_moments
 from ordiff.learning.check import check_fit, check_moments
 from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
+from ordiff.learning.direction import NoiseDirection
 from ordiff.learning.discretise import likelihood_on
-from ordiff.learning.fit import fit, look_at_tensor, progress_bar
+from ordiff.learning.fit import fit, progress_bar
 from ordiff.learning.moments import MomentFit, fit_moments, is_by_moments
 from ordiff.learning.process import FittedProcess
 from ordiff.learning.result import FitResult, FittedChain
@@ -62,9 +62,10 @@ class SnapshotSDE(BaseEstimator):
         A gradient ∇l of the ordering, or ∇l + w with a field w without divergence beside it, as in cycles and currents.
         "auto" takes w where it is worth its parameters, by the difference of the marginal likelihoods. For designed
         states in 2 and 3 flat dimensions; elsewhere "auto" is the gradient.
-    noise : {"field", "constant", "tensor"} or float
+    noise : {"field", "constant", "tensor", "auto"} or float
         A field, one number (at the optimum of its marginal likelihood), a field beside a constant direction, with
         diffusion ½ρ²A and det A = 1 (in 2 and 3 flat dimensions, with a general drift), or the known noise, kept.
+        "auto" is "tensor" where that is more likely, by the marginal likelihoods of coarse chains, and else "field".
     ordering : array-like, callable, Ordering or None
         Given orderings: values at the samples (m,), where the learned ordering starts from, or which is kept if it is
         not learned (carried to the states by local polynomials); or a function of points (N, n) that returns an
@@ -100,6 +101,8 @@ class SnapshotSDE(BaseEstimator):
         A∇l + w, as the fit is made in coordinates in which A is about I.
     rotation_nats_ : float or None
         By how many nats a drift that turns is more likely than a gradient; None when it was not tried.
+    tensor_nats_ : float or None
+        By how many nats a noise with a direction is more likely than one without; None without noise="auto".
     check_ : FitCheck
         Whether the fit can be trusted: ``trusted``, ``reasons`` (sentences), and a ``table`` of the means and
         covariances that the fitted process predicts at the times of the samples, beside those that were observed.
@@ -202,9 +205,10 @@ class SnapshotSDE(BaseEstimator):
             self._samples, original = X, data
             data = original.in_coordinates(self.coordinates_)
             by_moments = is_by_moments(settings, data)
-            if settings.noise == "tensor" and not by_moments:  # in coordinates in which it has nearly no direction
-                root = sqrtm(look_at_tensor(settings, data, report)).real
-                self.coordinates_ = self.coordinates_.stretched(root, X.shape[1])
+            direction = NoiseDirection(settings) if by_moments else NoiseDirection.of(settings, data, report)
+            settings, self.tensor_nats_ = direction.settings, direction.nats
+            if direction.root is not None:  # in coordinates in which it has nearly no direction
+                self.coordinates_ = self.coordinates_.stretched(direction.root, X.shape[1])
                 data = original.in_coordinates(self.coordinates_)
             kept = None if checkpoint is None else Checkpoint(checkpoint, settings, data)
             if by_moments:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from chain_reference import slope_along
-from ordiff.learning.likelihood import Dynamics
+from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
 from ordiff.learning.optimise import PenalisedLikelihood
 from ordiff.learning.parameters import ParameterBlock, Parameters
 from ordiff.learning.scores import scores
@@ -48,6 +48,30 @@ def test_scores_are_the_gradient_sample_by_sample(chain, target: str) -> None:
     _, gradient = problem.value_and_gradient(a)
     _, rough = parameters.blocks[0].roughness(a)
     np.testing.assert_allclose(-found.mean(axis=0), gradient - 0.3 * rough, rtol=1e-8, atol=1e-12)
+
+
+def test_gradient_and_scores_by_the_start(chain) -> None:
+    """With the masses of a start beside an ordering: dp_0 = p_0 ∘ (U − p_0·U) a."""
+    rng = np.random.default_rng(3)
+    n, old = chain.n, chain.likelihood
+    initial = np.where(np.arange(n) < n // 2, rng.uniform(0.1, 1.0, n), 0.0)
+    likelihood = SnapshotLikelihood(old.graph, old.observation, initial, old.steps, old.fractions, local=old.local)
+    A = rng.standard_normal((4, 4))
+    with np.errstate(divide="ignore"):
+        start = ParameterBlock("start", rng.standard_normal((n, 4)), centre=np.log(initial), penalty=A @ A.T)
+    ordering, b = make(chain.base, "ordering", "basis")
+    parameters = Parameters((start, *ordering.blocks), chain.base)
+    problem = PenalisedLikelihood(likelihood, parameters, np.ones(n))
+    a = np.concatenate([0.3 * rng.standard_normal(4), b])
+    _, gradient = problem.value_and_gradient(a)
+    for u in np.eye(a.size)[:5]:
+        slope = slope_along(lambda c: problem.value_and_gradient(c)[0], a, u)
+        assert gradient @ u == pytest.approx(slope, rel=1e-6, abs=1e-10)
+    found = scores(likelihood, parameters.dynamics(a), parameters.directions(a), dtype=np.float64)
+    rough = parameters.roughness(a)[1]
+    np.testing.assert_allclose(-found.mean(axis=0), gradient - rough, rtol=1e-8, atol=1e-12)
+    assert parameters.dynamics(a).initial.sum() == pytest.approx(1)
+    assert not parameters.dynamics(a).initial[n // 2 :].any()
 
 
 @pytest.mark.parametrize("target", ["scale", "eps", "density"])

@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--eps", type=float, metavar="E", help="time step of the chain (default: from the data)")
     parser.add_argument("--drift", choices=("auto", "gradient", "general"), default="auto", help="default: %(default)s")
     parser.add_argument(
-        "--noise", choices=("field", "constant", "tensor"), default="field", help="default: %(default)s"
+        "--noise", choices=("field", "constant", "tensor", "auto"), default="field", help="default: %(default)s"
     )
     parser.add_argument("--states", choices=("designed", "samples"), default="designed", help="default: %(default)s")
     parser.add_argument("--dimension", type=int, metavar="D", help="intrinsic dimension (default: from the data)")

@@ -218,11 +218,16 @@ def parametrise(
     before: FittedChain | None,
     rho: float,
     coarse: bool,
+    start: ParameterBlock | None = None,
 ) -> tuple[Parameters, Array]:
-    """The blocks to be learned, and their first coefficients; from what was learned ``before``, or a guess ``rho``."""
+    """The blocks to be learned, that of the ``start`` first, and their first coefficients; from what was learned
+    ``before``, or a guess ``rho``."""
     base = _base_dynamics(settings, data, states, eps, given, before, rho)
     builder = _Builder(settings, states, base, _Basis.on(settings, states, coarse), rho)
-    blocks, starts = zip(*builder.all(len(base.orderings), len(given.local)), strict=True)
+    built = builder.all(len(base.orderings), len(given.local))
+    if start is not None:
+        built.insert(0, (start, np.zeros(start.size(len(states.points)))))
+    blocks, starts = zip(*built, strict=True)
     return Parameters(blocks, base, settings.alpha), np.concatenate(starts)
 
 

@@ -32,6 +32,8 @@ _MEAN_TOLERANCE, _COVARIANCE_TOLERANCE = 0.03, 0.06
 _BINS, _FEWEST, _DIRECTIONS = 6, 20, 5
 # The largest share of an ordering that an extrapolation to a step of 0 may change.
 _STEP_CHANGE = 0.3
+# The largest share of a drift that a rotation, of which it is not decided whether it is there, may change.
+_ROTATION_CHANGE = 0.15
 # The spacing in units of the one that the noise asks for.
 _WIDEST = 1.3
 # The largest noise in units of its median, and the share of samples at the floor or not reached that is no alarm.
@@ -90,6 +92,7 @@ def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float) -
         *_of_the_noise(noise, steady),
         *_of_the_start(data, noise),
         *_of_the_step(result),
+        *_of_the_rotation(result),
     ]
     return FitCheck(not reasons, tuple(reasons), table)
 
@@ -253,6 +256,17 @@ def _of_the_step(result: FitResult) -> list[str]:
     return [
         f"a shorter step would change the ordering by about {100 * result.step_change:.0f}%: the step of {eps:.3g} is "
         f"too long for how fast the drift changes. Give Solver(eps={eps / 2:.3g}) or less."
+    ]
+
+
+def _of_the_rotation(result: FitResult) -> list[str]:
+    found = result.rotation
+    if found is None or found.taken or found.change <= _ROTATION_CHANGE:
+        return []
+    return [
+        f"whether the drift turns is not decided: a rotation is {found.nats:.1f} nats more likely than a gradient, too "
+        f"little to be taken, and would change the drift by {100 * found.change:.0f}%. Compare it with "
+        'drift="general", or give more samples.'
     ]
 
 

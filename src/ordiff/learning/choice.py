@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ordiff._validation import Array
 from ordiff.learning.blocks import GivenOrderings, auto_blocks
 from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.evidence import log_evidence
 from ordiff.learning.likelihood import Dynamics
-from ordiff.learning.optimise import Evaluations, Solution, minimise, optimise, solution_at
+from ordiff.learning.optimise import Evaluations, PenalisedLikelihood, Solution, minimise, optimise, solution_at
+from ordiff.learning.parameters import ParameterBlock
 from ordiff.learning.rotation import (
     RotationEvidence,
     StreamFunctions,
@@ -25,13 +27,13 @@ from ordiff.states import States
 
 # A rotation is worth its parameters when it is so many nats more likely; on the coarse chain, whose errors are larger,
 # it is taken only if that is clear, and else tried again on the final one.
-_WORTH, _CLEAR = 3.0, 12.0
+_WORTH, CLEAR = 3.0, 12.0
+# Between this and what is worth it, it is not decided: by chance a gradient comes so far in about one fit of twenty.
+_UNDECIDED = 1.0
 # Iterations for a gradient to follow other strengths.
 _GRADIENT_ITERATIONS = 60
-
-
 # The fewest samples that a rotation is looked for in.
-_FEWEST_SAMPLES = 100
+FEWEST_SAMPLES = 100
 
 
 def streams_for(
@@ -42,7 +44,7 @@ def streams_for(
     learned = settings.learn
     if settings.drift == "gradient" or "ordering" not in learned or {"eps", "density", "scale"} & learned:
         return None
-    few = n_samples < _FEWEST_SAMPLES
+    few = n_samples < FEWEST_SAMPLES
     if settings.drift == "auto" and (few or given.local or settings.smoothness.basis is None):
         return None
     streams = StreamFunctions.on(states, coarse)
@@ -67,35 +69,76 @@ def with_rotation_if_worth(
     states: States,
     evaluations: Evaluations,
     updates: int,
+    first: Array,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Solution, RotationEvidence]:
-    """The solution with a rotation beside the gradient, if that is demanded or the samples ask for it."""
-    demanded, worth = settings.drift == "general", _CLEAR if updates == 1 else _WORTH
-    try:
-        level = noise_level(solution.parameters.dynamics(solution.a))
-        problem, a = with_rotation(solution.problem, streams, states, solution.a, level)
-        nats, problem = score_test(problem, a, evaluations)
-        if settings.smoothness.rotation != "auto":
-            problem = with_strengths(problem, np.full(2, float(settings.smoothness.rotation)))
-        if nats < worth and not demanded:
-            return solution, RotationEvidence(nats, False)
+    """The solution with a rotation beside the gradient, if that is demanded or the samples ask for it.
+
+    first: the coefficients that the gradient was learned from. ``updates`` is 1 on a coarse chain.
+    """
+    demanded, worth = settings.drift == "general", CLEAR if updates == 1 else _WORTH
+    solver = settings.solver
+    options: dict[str, Any] = {"max_iter": solver.max_iter, "tol": solver.tol, "updates": updates}
+    options["checkpoint"] = checkpoint
+
+    def optimum(problem: PenalisedLikelihood, a: Array) -> Solution:
         evaluations.restart()
-        auto = auto_blocks(settings.smoothness, problem.parameters)
-        solver = settings.solver
-        options: dict[str, Any] = {"max_iter": solver.max_iter, "tol": solver.tol, "updates": updates}
-        options["checkpoint"] = checkpoint
-        general = optimise(problem, a, evaluations, auto=auto, **options)
+        return optimise(problem, a, evaluations, auto=auto_blocks(settings.smoothness, problem.parameters), **options)
+
+    def turning(problem: PenalisedLikelihood, a: Array) -> tuple[PenalisedLikelihood, Array]:
+        level = noise_level(problem.parameters.dynamics(a))
+        problem, a = with_rotation(problem, streams, states, a, level)
+        given = settings.smoothness.rotation
+        return problem if given == "auto" else with_strengths(problem, np.full(2, float(given))), a
+
+    try:
+        problem, a = turning(solution.problem, solution.a)
+        nats, promising = score_test(problem, a, evaluations)
+        if nats < (worth if updates == 1 else _UNDECIDED) and not demanded:
+            return solution, RotationEvidence(nats, False)
+        general = optimum(promising if settings.smoothness.rotation == "auto" else problem, a)
         nats = log_evidence(general) - _gradient_evidence(solution, general, evaluations, solver.tol)
+        if nats < worth and not demanded:
+            undecided = updates > 1 and nats > _UNDECIDED
+            change = _change_of_drift(solution, general, states) if undecided else 0.0
+            return solution, RotationEvidence(nats, False, change)
+        if updates == 1:
+            general = optimum(*turning(*_with_one_noise(solution.problem, first)))
         if settings.noise == "tensor":
-            problem, a = with_tensor(general.problem, states, general.a)
-            evaluations.restart()
-            auto = auto_blocks(settings.smoothness, problem.parameters)
-            general = optimise(problem, a, evaluations, auto=auto, **options)
+            general = optimum(*with_tensor(general.problem, states, general.a))
     except KeyboardInterrupt:
         return replace(solution, interrupted=True), RotationEvidence(0.0, False)
-    if nats < worth and not demanded:
-        return solution, RotationEvidence(nats, False)
     return general, RotationEvidence(nats, True)
+
+
+def _change_of_drift(gradient: Solution, general: Solution, states: States) -> float:
+    """The relative rms, over the samples, by which the drift of a chain with a rotation differs from a gradient's."""
+    drifts = []
+    for solution in (gradient, general):
+        dynamics = solution.parameters.dynamics(solution.a)
+        along = dynamics.slopes[0][:, None] * states.derivatives(dynamics.orderings[0])[0]
+        turning = dynamics.local_slopes[-states.dimension :]
+        drifts.append(along + (np.stack(turning, axis=1) if solution is general else 0.0))
+    seen = gradient.problem.weights @ gradient.problem.likelihood.observation.places
+    squares = [float((seen @ field**2).sum()) for field in (drifts[1] - drifts[0], drifts[0])]
+    return float(np.sqrt(squares[0] / max(squares[1], np.finfo(float).tiny)))
+
+
+def _with_one_noise(problem: PenalisedLikelihood, a: Array) -> tuple[PenalisedLikelihood, Array]:
+    """The problem with the same noise everywhere, and its coefficients.
+
+    Where the drift turns, the noise of a gradient is several times too large in places, and the few steps of a coarse
+    chain leave it so: from such a noise no chain can be designed.
+    """
+    p = problem.parameters
+    found = p.part("noise")
+    if found is None:
+        return problem, a
+    part, level = found[1], np.log(noise_level(p.dynamics(a)))
+    one = ParameterBlock("noise", np.ones((p.base.noise.size, 1)), centre=level)
+    blocks = tuple(one if block.target == "noise" else block for block in p.blocks)
+    a = np.concatenate([a[: part.start], [level], a[part.stop :]])
+    return replace(problem, parameters=replace(p, blocks=blocks)), a
 
 
 def _gradient_evidence(solution: Solution, general: Solution, evaluations: Evaluations, tol: float) -> float:

@@ -56,6 +56,7 @@ from ordiff.learning.rotation import (
     with_tensor,
 )
 from ordiff.learning.settings import FitSettings, SampleStates
+from ordiff.learning.start import start_density
 from ordiff.learning.step import extrapolated
 from ordiff.learning.tensor import metric_of
 from ordiff.states import States
@@ -97,7 +98,7 @@ def fit(
         eps = data.horizon / STEPS if settings.solver.eps == "auto" else float(settings.solver.eps)
         return learn(settings, data, settings.states, eps, report, checkpoint=checkpoint)
     designed = not isinstance(settings.states, SampleStates)
-    coarse = _look(settings if designed else settings.on_designed_states(), data, report, checkpoint)
+    coarse = look(settings if designed else settings.on_designed_states(), data, report, checkpoint)
     if coarse.solution.interrupted:
         return coarse
     try:
@@ -127,18 +128,12 @@ def _fit_on_designed_states(
     return result
 
 
-def _look(
+def look(
     settings: FitSettings, data: Snapshots, report: Report | None, checkpoint: Checkpoint | None = None
 ) -> FitResult:
     """A coarse chain."""
     states, eps, rho = coarse_design(settings, data)
     return learn(settings.coarse(_COARSE_BASIS), data, states, eps, report, rho=rho, updates=1, checkpoint=checkpoint)
-
-
-def look_at_tensor(settings: FitSettings, data: Snapshots, report: Report | None = None) -> Array:
-    """The direction of the noise as a coarse chain sees it: A (d, d) of determinant 1."""
-    metric = _look(settings, data, report).chain.metric
-    return np.asarray(np.eye(data.X.shape[1]) if metric is None else np.linalg.inv(metric), dtype=np.float64)
 
 
 def _fit_on_samples(
@@ -177,11 +172,15 @@ def learn(
     """Maximum likelihood on these states, from what was learned before; ``updates`` of the strengths, 1 for a look."""
     usable = _UsableSamples.of(data, states, eps)
     used = data if usable.kept.all() else data.only(usable.kept)
+    density = None if isinstance(settings.states, States) else start_density(states, data)
+    if density is not None:
+        states = replace(states, start=density.mass)
     given = GivenOrderings.of(settings, data, states)
     likelihood = likelihood_on(settings, used, states, eps, given.differences(states.graph))
     rho = first_noise(settings, data, states.dimension) if rho is None else rho
     chain = None if before is None else before.chain
-    parameters, a = parametrise(settings, data, states, eps, given, chain, rho, coarse=updates == 1)
+    first = None if density is None else density.block(float(used.weights.sum()))
+    parameters, a = parametrise(settings, data, states, eps, given, chain, rho, coarse=updates == 1, start=first)
     problem = PenalisedLikelihood(likelihood, parameters, used.weights)
     streams = streams_for(settings, states, given, len(used.X), coarse=updates == 1)
     turned = None if before is None or streams is None else before.chain.rotation
@@ -255,6 +254,8 @@ def _chain(
         stretched = np.array([slope[0] for slope in dynamics.local_slopes[after:]])
         metric = metric_of(stretched, dynamics.eps) if stretched.size else None
         ordering, rotation = read_general(states, dynamics, w, streams, metric)
+    if dynamics.initial is not None:
+        states = replace(states, start=dynamics.initial)
     return FittedChain(states, dynamics, given.local, ordering, settings.alpha, rotation=rotation, metric=metric)
 
 
@@ -353,7 +354,7 @@ def _optimum(
     evidence = None
     if streams is not None and curvature and not solution.interrupted:
         solution, evidence = with_rotation_if_worth(
-            settings, solution, streams, states, evaluations, updates, checkpoint
+            settings, solution, streams, states, evaluations, updates, a, checkpoint
         )
     converged = solution.decrement < _CONVERGED and not solution.interrupted
     if solution.interrupted or updates == 1 or p.size == 1:

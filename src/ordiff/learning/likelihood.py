@@ -53,7 +53,7 @@ class Dynamics:
 
     eps: the step ε. noise: ρ (N,). orderings: values l_k (N,) each. slopes: τ_k/κ_k (N,), one for each ordering.
     local_slopes: (N,), one for each local ordering. log_weight: log v (N,), the logarithm of the states' volumes,
-    −α log q. self_weight: a factor on K_ii.
+    −α log q. self_weight: a factor on K_ii. initial: p_0 (N,), if it is not that of the likelihood; 0 where that is.
     """
 
     eps: float
@@ -63,6 +63,7 @@ class Dynamics:
     local_slopes: tuple[Array, ...] = ()
     log_weight: Array | None = None
     self_weight: float = 1.0
+    initial: Array | None = None
 
     def check(self, n: int, n_local: int) -> None:
         """Every part has the shape of n states and is finite; called once, before anything is learned."""
@@ -93,6 +94,7 @@ class DynamicsGradient:
     slopes: tuple[Array, ...]
     local_slopes: tuple[Array, ...]
     log_weight: Array
+    initial: Array
 
 
 class SnapshotLikelihood:
@@ -217,7 +219,8 @@ class SnapshotLikelihood:
             np.zeros(n) if d.log_weight is None else inner(d.log_weight),
             float(np.log(d.self_weight)) if d.self_weight > 0 else -np.inf,
         )
-        return TransitionMatrix(self.pattern, self.start, parameters, self.fractions, workspace or Workspace())
+        mass = self.start_mass if d.initial is None else inner(d.initial)[self.start.pattern.rows]
+        return TransitionMatrix(self.pattern, self.start, mass, parameters, self.fractions, workspace or Workspace())
 
     # ------------------------------------------------------------------------------------ what it offers
 
@@ -232,8 +235,9 @@ class SnapshotLikelihood:
 
     def time_slices(self, dynamics: Dynamics) -> Array:
         """The masses of all time slices, (T, N)."""
-        masses = self.forward(self.transition(dynamics), None, ForwardStore.everything(self.schedule, Workspace()))
-        inner = np.vstack([self.initial, masses.transpose(0, 2, 1).reshape(-1, self.schedule.n)])
+        chain = self.transition(dynamics)
+        masses = self.forward(chain, None, ForwardStore.everything(self.schedule, Workspace()))
+        inner = np.vstack([chain.initial, masses.transpose(0, 2, 1).reshape(-1, self.schedule.n)])
         return inner[:, self.pattern.layout.rank]
 
     def per_sample(self, dynamics: Dynamics) -> Array:
@@ -271,8 +275,8 @@ class SnapshotLikelihood:
     def forward(self, chain: TransitionMatrix, accumulator: Accumulator | None, store: ForwardStore) -> Array:
         """All steps, a block at a time: accumulated, and stored. Returns the store's steps."""
         if accumulator is not None:
-            accumulator.accumulate(0, self.initial[None, :, None])
-        here = chain.launch(self.start_mass)
+            accumulator.accumulate(0, chain.initial[None, :, None])
+        here = chain.launch(chain.start_mass)
         for block, first, last in self.schedule.blocks():
             steps = store.block(first, last)
             if store.starts is not None:
@@ -313,8 +317,9 @@ class SnapshotLikelihood:
         """The gradient from Ḡ and from the first λ, (N, F)."""
         p, pattern, start = chain.parameters, self.pattern, self.start
         sums = GradientSums.zeros(p)
-        mass = np.repeat(self.start_mass, start.lengths)
+        mass = np.repeat(chain.start_mass, start.lengths)
         for f, (theta, P) in enumerate(zip(self.fractions, chain.firsts, strict=True)):
+            sums.initial[start.pattern.rows] += chain.start_times(P, np.ascontiguousarray(first[:, f : f + 1]))[:, 0]
             own = mass * first[start.pattern.indices, f]
             if theta == 1.0:
                 G[start.edges] += own
@@ -334,7 +339,8 @@ class SnapshotLikelihood:
             return tuple(outer(row) for row in rows)
 
         tables, slopes, local = each(sums.tables), each(sums.slopes), each(sums.local_slopes)
-        return DynamicsGradient(sums.eps, outer(sums.noise), tables, slopes, local, outer(sums.log_weight))
+        noise, log_weight, initial = each(np.stack([sums.noise, sums.log_weight, sums.initial]))
+        return DynamicsGradient(sums.eps, noise, tables, slopes, local, log_weight, initial)
 
 
 # ------------------------------------------------------------------------------------------- checks

@@ -2,9 +2,9 @@
 
 A `ParameterBlock` is one learned quantity. Its coefficients a give z = U a on the states (U the identity, a column of
 ones, or a basis), and z gives the quantity: z itself for an ordering, exp(z) for what is positive (noise, speed, scale,
-eps, density), with z kept within a limit of its centre by a smooth limiter, and √(exp(2z) + floor²) for a noise field
-that the states do not resolve below a floor. `Parameters` puts the blocks together: from one vector of coefficients to
-`Dynamics`, and from its gradient back.
+eps, density), with z kept within a limit of its centre by a smooth limiter, √(exp(2z) + floor²) for a noise field that
+the states do not resolve below a floor, and exp(centre + z)/Σ exp(centre + z) for the masses of a start. `Parameters`
+puts the blocks together: from one vector of coefficients to `Dynamics`, and from its gradient back.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ParameterBlock:
 
     @property
     def positive(self) -> bool:
-        return self.target not in ("ordering", "rotation", "tensor")
+        return self.target not in ("ordering", "rotation", "tensor", "start")
 
     def size(self, n_states: int) -> int:
         return n_states if self.basis is None else self.basis.shape[1]
@@ -74,6 +74,9 @@ class ParameterBlock:
     def field(self, a: Array) -> tuple[Array, Array]:
         """The quantity on the states, (N,) or (d N,), and its derivative by z."""
         z = a if self.basis is None else self.basis @ a
+        if self.target == "start":
+            mass = np.exp(self.centre + z - np.max(self.centre + z))
+            return mass / mass.sum(), mass / mass.sum()
         if not self.positive:
             return z, np.ones_like(z)
         away = z - self.centre
@@ -144,6 +147,8 @@ class Parameters:
                     new["orderings"][block.index] = value
                 case "noise":
                     new["noise"] = value
+                case "start":
+                    new["initial"] = value
                 case "speed":
                     new["slopes"][block.index] = new["slopes"][block.index] * value
                 case "scale":
@@ -180,6 +185,8 @@ class Parameters:
                 return by.orderings[k]
             case "noise":
                 return by.noise
+            case "start":
+                return by.initial - value @ by.initial
             case "speed":
                 return by.slopes[k] * dynamics.slopes[k] / value
             case "scale":
@@ -207,6 +214,7 @@ class Parameters:
             "local_slopes": [None] * len(base.local_slopes),
         }
         noise: Array | None = None
+        initial: Array | None = None
         together: list[tuple[int, Array]] = []
         dynamics = self.dynamics(a)
         for block, part in zip(self.blocks, self.slices, strict=True):
@@ -219,6 +227,8 @@ class Parameters:
                     found["orderings"][k] = U
                 case "noise":
                     noise = U
+                case "start":
+                    initial = U - value[:, None] * U.sum(axis=0)
                 case "speed":
                     found["slopes"][k] = U * (dynamics.slopes[k] / value)[:, None]
                 case "local_speed":
@@ -231,7 +241,10 @@ class Parameters:
                 case _:
                     raise ValueError(f"scores by {block.target} are not available.")
         return Directions(
-            noise=noise, together=tuple(together), **{name: tuple(parts) for name, parts in found.items()}
+            noise=noise,
+            initial=initial,
+            together=tuple(together),
+            **{name: tuple(parts) for name, parts in found.items()},
         )
 
     def roughness(self, a: Array) -> tuple[float, Array]:

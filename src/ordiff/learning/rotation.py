@@ -122,10 +122,12 @@ def displacements(graph: NeighborGraph) -> tuple[Array, ...]:
 
 @dataclass(frozen=True)
 class RotationEvidence:
-    """By how many nats a drift that turns is more likely than a gradient, and whether it was taken."""
+    """By how many nats a drift that turns is more likely than a gradient, and whether it was taken; where that is not
+    decided, by what share a rotation would change the drift."""
 
     nats: float
     taken: bool
+    change: float = 0.0
 
 
 def with_rotation(
@@ -214,7 +216,8 @@ def with_strengths(problem: PenalisedLikelihood, strengths: Array) -> PenalisedL
 
 # Nodes and weights of Gauss–Legendre quadrature on [0, 1].
 _NODES, _WEIGHTS = (0.5 * (np.polynomial.legendre.leggauss(4)[0] + 1), 0.5 * np.polynomial.legendre.leggauss(4)[1])
-# εH is no larger than this where a drift is read: beyond it the kernel has no finite row sum.
+# εH and εJ are no larger than this where a drift is read: beyond 1 the kernel has no finite row sum, and log(I + εJ)
+# need not exist.
 _STEEPEST = 0.5
 
 
@@ -229,6 +232,7 @@ def read_general(
 
         μ = [log(I + εJ)/(εJ)] v − ¼ερ²Δv,     J = ∂v/∂x.
 
+    Where ‖εJ‖ is large, as with the long steps of a coarse chain, J is made shorter: the series would have no meaning.
     What this adds to g + w is split by least squares over gradients and fields of the same functions. ``metric``: A⁻¹
     (d, d) of a noise with a direction, in the place of I in the first inverse.
     """
@@ -243,6 +247,7 @@ def read_general(
     for c in range(d):
         J[:, c], second = states.derivatives(v[:, c])
         bent[:, c] = np.trace(second, axis1=1, axis2=2)
+    J *= np.minimum(1.0, _STEEPEST / np.maximum(eps * np.linalg.norm(J, 2, axis=(1, 2)), _STEEPEST))[:, None, None]
     drift = sum(
         weight * np.linalg.solve(np.eye(d) + node * eps * J, v[:, :, None])[:, :, 0]
         for node, weight in zip(_NODES, _WEIGHTS, strict=True)

@@ -5,6 +5,7 @@
 for all directions of a task at once, in single precision: what the Fisher information needs of them.
 
 Directions                   changes U a of the dynamics
+StartChange                  dp_0 for many directions at once, after which nothing is added
 OrderingChange, RowChange    dPᵀ p for many directions at once
 ScoreAccumulator             from changes of time slices to changes of log likelihoods
 """
@@ -38,13 +39,15 @@ Derivative = Callable[[ChainRows, float], Array]  # ∂ log K on the edges of ro
 @dataclass(frozen=True)
 class Directions:
     """Changes U a of the dynamics, each U (N, K_k): one for every ordering, slope and local slope (None: no change),
-    those of several local slopes together, and one for the noise, whose columns of the scores are the last."""
+    those of several local slopes together, one for the noise, whose columns of the scores are the last, and one for the
+    initial mass, whose columns are the first."""
 
     orderings: tuple[Array | None, ...] = ()
     slopes: tuple[Array | None, ...] = ()
     local_slopes: tuple[Array | None, ...] = ()
     noise: Array | None = None
     together: tuple[tuple[int, Array], ...] = ()  # the first of d local slopes, and their changes U (d, N, K)
+    initial: Array | None = None
 
 
 def scores(
@@ -62,16 +65,14 @@ def scores(
     accumulator = weights.accumulator(Workspace())
     masses = likelihood.forward(chain, accumulator, ForwardStore.everything(likelihood.schedule, Workspace()))
     values = positive_likelihood(accumulator.likelihood(), wanted)
-    target = ScoreAccumulator(accumulator, masses, likelihood.initial, values, dtype)
-    sensitivity = Sensitivity(chain, masses, likelihood.start_mass, dtype)
+    target = ScoreAccumulator(accumulator, masses, chain.initial, values, dtype)
+    sensitivity = Sensitivity(chain, masses, dtype)
     tasks = [task for change in _changes(chain, directions, sensitivity) for task in change.tasks()]
     parts = _parallel.parallel_map(lambda change: sensitivity.scores(change, target), tasks)
     return np.hstack([np.empty((wanted.size, 0)), *parts])
 
 
-def _changes(
-    chain: TransitionMatrix, directions: Directions, sensitivity: Sensitivity
-) -> list[OrderingChange | RowChange]:
+def _changes(chain: TransitionMatrix, directions: Directions, sensitivity: Sensitivity) -> list[Change]:
     """One change for each part of the dynamics that has directions."""
     p, n = chain.parameters, chain.pattern.n
     d = directions
@@ -81,7 +82,9 @@ def _changes(
     def inner(U: Array, name: str) -> Array:
         return np.ascontiguousarray(chain.pattern.inner(_validation.functions(U, n, name).reshape(n, -1)))
 
-    found: list[OrderingChange | RowChange] = []
+    found: list[Change] = []
+    if d.initial is not None:
+        found.append(StartChange(inner(d.initial, "initial")[chain.start.pattern.rows]))
     for k, U in enumerate(d.orderings):
         if U is not None:
             found.append(OrderingChange.make(sensitivity, p.coefs[k], inner(U, "orderings")))
@@ -107,8 +110,8 @@ def _changes(
 class Sensitivity:
     """The chain in the precision of the scores, and the steps of a change."""
 
-    def __init__(self, chain: TransitionMatrix, masses: Array, start_mass: Array, dtype: Any) -> None:
-        self.chain, self.start_mass, self.dtype = chain, start_mass, dtype
+    def __init__(self, chain: TransitionMatrix, masses: Array, dtype: Any) -> None:
+        self.chain, self.dtype = chain, dtype
         self.masses = np.where(masses > _NEGLIGIBLE, masses, 0.0).astype(dtype)
         self.PT = chain.PT.astype(dtype)
 
@@ -118,7 +121,7 @@ class Sensitivity:
         args = (pattern.indptr, pattern.indices, by_columns, mass.reshape(n, -1), out.reshape(n, -1))
         csr.multiply_add(0, n, *args)
 
-    def scores(self, change: OrderingChange | RowChange, target: ScoreAccumulator) -> Array:
+    def scores(self, change: Change, target: ScoreAccumulator) -> Array:
         """The columns of one task."""
         here = change.launch(self).astype(self.dtype)  # (N, F, K)
         out = target.zeros(here.shape[2])
@@ -129,6 +132,25 @@ class Sensitivity:
             here = after
             target.accumulate(s, here, out)
         return target.finish(out).astype(np.float64) * change.unit
+
+
+@dataclass(frozen=True)
+class StartChange:
+    """The initial mass changes by U a: dp_0 = U a, and dP = 0."""
+
+    U: Array  # (rows of the start, K)
+    unit: float = 1.0
+
+    def tasks(self) -> list[StartChange]:
+        columns = range(0, self.U.shape[1], _DIRECTIONS)
+        return [StartChange(np.ascontiguousarray(self.U[:, a : a + _DIRECTIONS])) for a in columns]
+
+    def launch(self, sensitivity: Sensitivity) -> Array:
+        chain = sensitivity.chain
+        return np.stack([chain.launch_with(P, self.U) for P in chain.firsts], axis=1)
+
+    def step(self, sensitivity: Sensitivity, s: int, here: Array) -> tuple[Array, Array]:
+        return here, np.zeros_like(here)
 
 
 @dataclass(frozen=True)
@@ -171,7 +193,7 @@ class OrderingChange:
     def launch(self, sensitivity: Sensitivity) -> Array:
         """The change of the first step of every phase, (N, F, K)."""
         chain = sensitivity.chain
-        pc = sensitivity.start_mass * self.coef[chain.start.pattern.rows]
+        pc = chain.start_mass * self.coef[chain.start.pattern.rows]
         out = chain.launch(pc)[:, :, None] * self.U[:, None, :].astype(np.float64)
         for f, (P, PU) in enumerate(zip(chain.firsts, self.firsts, strict=True)):
             out[:, f] -= chain.launch_with(P, pc[:, None] * PU)
@@ -216,7 +238,7 @@ class RowChange:
     def launch(self, sensitivity: Sensitivity) -> Array:
         chain, total = sensitivity.chain, np.zeros(())
         for U, firsts in zip(self.U, self.firsts, strict=True):
-            moved = sensitivity.start_mass[:, None] * U[chain.start.pattern.rows]
+            moved = chain.start_mass[:, None] * U[chain.start.pattern.rows]
             total = total + np.stack([chain.launch_with(R, moved) for R in firsts], axis=1)
         return total
 
@@ -226,6 +248,9 @@ class RowChange:
             loops.row_change(0, len(here), sensitivity.masses[s], U, moved)
             sensitivity.push_add(RT, moved, out)
         return here, out
+
+
+Change = StartChange | OrderingChange | RowChange
 
 
 class ScoreAccumulator:

@@ -17,6 +17,8 @@ from ordiff.states import States
 LEARNABLE = ("ordering", "noise", "speed", "scale", "eps", "density")
 # Drifts: of an ordering alone, with a part that turns, or with one where the samples ask for it.
 DRIFTS = ("gradient", "general", "auto")
+# Noises: a field, one number, a field beside a direction, or the last where the samples ask for it, else the first.
+NOISES = ("field", "constant", "tensor", "auto")
 
 
 @dataclass(frozen=True)
@@ -308,7 +310,7 @@ def _drift_beside_a_tensor(drift: str) -> str:
 
 def _checked_noise(noise: Any, learn: frozenset[str]) -> str | float:
     if isinstance(noise, str):
-        _validation.option(noise, "noise", ("field", "constant", "tensor"))
+        _validation.option(noise, "noise", NOISES)
         if "noise" not in learn:
             raise ValueError(f"the noise is neither given (noise=1.4) nor learned; learn is {tuple(sorted(learn))!r}.")
         return noise

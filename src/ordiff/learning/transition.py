@@ -65,12 +65,13 @@ class GradientSums:
     slopes: Array
     local_slopes: Array
     log_weight: Array
+    initial: Array
     eps: float = 0.0
 
     @classmethod
     def zeros(cls, like: TransitionParameters) -> GradientSums:
-        new = np.zeros_like
-        return cls(new(like.noise), new(like.tables), new(like.slopes), new(like.local_slopes), new(like.log_weight))
+        new, p = np.zeros_like, like
+        return cls(new(p.noise), new(p.tables), new(p.slopes), new(p.local_slopes), new(p.log_weight), new(p.noise))
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,18 +227,20 @@ class ChainPattern:
 class TransitionMatrix:
     """P by rows and by columns, the first steps of all phases, and the products with them.
 
-    Phase f begins with a step of length θ_f ε from the rows ``start`` that the initial mass is on.
+    Phase f begins with a step of length θ_f ε from the rows ``start`` that the initial mass is on, ``start_mass``.
     """
 
     def __init__(
         self,
         pattern: ChainPattern,
         start: ChainRows,
+        start_mass: Array,
         parameters: TransitionParameters,
         fractions: tuple[float, ...],
         workspace: Workspace,
     ) -> None:
         self.pattern, self.start, self.parameters, self.fractions = pattern, start, parameters, fractions
+        self.start_mass = start_mass
         n_edges = pattern.rows.pattern.sqdist.size
         self.P, failed = pattern.rows.transition(parameters, parameters.eps, workspace("P", n_edges))
         self._check(failed)
@@ -255,6 +258,13 @@ class TransitionMatrix:
     def _check(self, failed: int) -> None:
         if failed >= 0:
             raise empty_row(int(self.pattern.layout.order[failed]), self.parameters.eps)
+
+    @property
+    def initial(self) -> Array:
+        """The initial mass on all states, (N,)."""
+        out = np.zeros(self.pattern.n)
+        out[self.start.pattern.rows] = self.start_mass
+        return out
 
     def launch(self, mass: Array) -> Array:
         """The first step of every phase from a mass on the rows of the start, (N, F)."""
