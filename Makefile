@@ -13,7 +13,7 @@ LOWEST_READY := $(shell $(PYTHON) -c 'import sys; print("$(LOWEST)/.ready" if sy
 # a worker a core, each with one thread (tests/conftest.py)
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
 
-.PHONY: setup demo test test-quick test-lowest test-interpreted test-single-cell test-browser test-wheel dist check lint bench attack docs clean warm
+.PHONY: setup demo test test-quick test-lowest test-interpreted test-single-cell test-browser test-wheel dist check lint bench attack pictures docs clean warm
 
 setup: $(READY)  ## the environment, with all extras
 
@@ -94,6 +94,9 @@ bench: setup  ## the tables of benchmarks/RESULTS.md
 
 attack: setup  ## bad inputs, damaged files, interrupts, kills: a table of what comes of them (about 15 minutes)
 	$(BIN)/python -m attack.run
+
+pictures: setup  ## the figures of the pages in docs/images, by the code that stands there
+	$(BIN)/python docs/figures.py
 
 docs: setup  ## HTML in docs/_build
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

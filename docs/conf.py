@@ -17,3 +17,5 @@ napoleon_google_docstring = False
 default_role = "any"
 nitpicky = False
 suppress_warnings = ["ref.any"]
+html_static_path = ["static"]
+html_css_files = ["pages.css"]

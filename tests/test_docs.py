@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SLOW = ("howto.md", "learning.md")
+SLOW = ("gallery.md", "howto.md", "learning.md")
 
 
 def blocks(page):

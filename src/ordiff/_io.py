@@ -24,7 +24,7 @@ from ordiff.learning.settings import GROUPS, DesignedStates, SampleStates
 from ordiff.states import States
 
 # The layout of files.
-_FORMAT = 4
+_FORMAT = 5
 _KIND = "ordiff.SnapshotSDE"
 _OF_STATES = ("spacing", "dimension", "radius", "are_samples")
 _OF_CHAIN = ("rotation", "metric")
@@ -39,6 +39,7 @@ _ARRAYS = {
     "ordering_std_": ArraySpec("f", "m", finite=False), "log_noise_std_": ArraySpec("f", "m", finite=False),
     "noise_std_": ArraySpec("f", "m", finite=False), "drift_std_": ArraySpec("f", "mn", finite=False),
     "speed_": ArraySpec("f", "a"), "history_": ArraySpec("f", "h", finite=False),
+    "history_stages_": ArraySpec("i", "h"),
     "unreached_": ArraySpec("i", "u"), "early_": ArraySpec("i", "e"),
     "samples": ArraySpec("f", "mn"), "start": ArraySpec("f", "sn"), "start_weights": ArraySpec("f", "s"),
     "coordinates.centre": ArraySpec("f", "n", required=False),

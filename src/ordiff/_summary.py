@@ -38,7 +38,7 @@ def summary(model: Any, length: str = "", time: str = "") -> str:
         if isinstance(model.noise, str)
         else f"Noise: {middle:.4g}{per_root_time}, as given.",
         *_of_the_direction(model),
-        f"Drift: median {drift:.4g}{per_time}; the ordering spans {np.ptp(model.ordering_):.4g}.",
+        f"Drift: median {drift:.4g}{per_time}{_known_to(model)}; the ordering spans {np.ptp(model.ordering_):.4g}.",
         *_of_the_rotation(model),
         f"Loss {model.loss_:.6g} after {model.n_iter_} evaluations; "
         + ("converged." if model.converged_ else "NOT converged."),
@@ -49,6 +49,17 @@ def summary(model: Any, length: str = "", time: str = "") -> str:
     if model.early_.size:
         lines.append(f"Samples seen before the first step, and not used: {model.early_.size}.")
     return "\n".join(lines)
+
+
+def _known_to(model: Any) -> str:
+    """√(Σ s²/Σ μ²) over the samples with drift μ and its standard deviation s, without the tenth at which s is largest:
+    the drift error that is to be expected."""
+    if not model.check_.trusted:
+        return ""
+    s = np.linalg.norm(model.drift_std_, axis=1)
+    inner = s <= np.quantile(s, 0.9)
+    share = float(np.sqrt((s[inner] ** 2).sum() / max((model.drift_[inner] ** 2).sum(), np.finfo(float).tiny)))
+    return f", known to ±{200 * share:.0f}% (two standard deviations)" if 0 < share < 5 else ""
 
 
 def _of_the_direction(model: Any) -> list[str]:

@@ -107,7 +107,7 @@ def _told() -> Iterator[None]:
     except (CancelledError, ClosedClientError, CommClosedError) as error:
         raise ConnectionError(
             f"the Dask scheduler is gone ({type(error).__name__}): what was on its workers is lost. Connect to another "
-            "and build the graph again."
+            "and begin again."
         ) from error
 
 
@@ -129,6 +129,52 @@ def _map(client: Any, function: Callable[..., Any], *arguments: Sequence[Any], *
 def _gather(client: Any, futures: Sequence[Any]) -> list[Any]:
     with _told():
         return list(client.gather(list(futures)))
+
+
+def is_dask_array(X: Any) -> bool:
+    return hasattr(X, "to_delayed") and hasattr(X, "rechunk")
+
+
+def row_chunks(X: Any, times: Any = None, sample_weight: Any = None) -> list[tuple[int, list[Any]]]:
+    """The number of rows of each chunk of X, and its rows, with their times and weights where these are given."""
+    import dask.array as da
+
+    X = _whole_rows(X)
+    m, columns = len(X), [X.to_delayed()[:, 0]]
+    for values, name, shapes in ((times, "times", ((m,), (m, 2))), (sample_weight, "sample_weight", ((m,),))):
+        if values is None:
+            continue
+        array = values if is_dask_array(values) else da.from_array(_validation.as_float(values, name))
+        if np.isnan(array.shape[0]):
+            array = array.copy().compute_chunk_sizes()
+        if array.shape not in shapes:
+            raise ValueError(f"{name} must have one value per sample, shape ({m},); got shape {array.shape}.")
+        array = array.rechunk({0: X.chunks[0]} if array.ndim == 1 else {0: X.chunks[0], 1: -1})
+        columns.append(array.to_delayed().ravel())
+    return list(zip(X.chunks[0], map(list, zip(*columns, strict=True)), strict=True))
+
+
+def computed(client: Any, parts: Sequence[Any]) -> list[Any]:
+    """Futures of parts of Dask arrays, read on the workers."""
+    with _told():
+        return [client.compute(part) for part in parts]
+
+
+def map_rows(function: Callable[[Array], Array], X: Any, n: int, vectors: bool) -> Any:
+    """A function of points (p, n) on the rows of a Dask array, lazily: (m,), or (m, n) where it gives vectors."""
+    from dask import delayed
+
+    X = _whole_rows(X)
+    if X.shape[1] != n:
+        raise ValueError(f"X has {X.shape[1]} coordinates; the model was learned from {n}.")
+    function = delayed(function, pure=False)  # sent once, not with each chunk
+    if vectors:
+        return X.map_blocks(_applied, function=function, meta=np.empty((0, n)))
+    return X.map_blocks(_applied, function=function, drop_axis=1, meta=np.empty(0))
+
+
+def _applied(X: Array, function: Callable[[Array], Array]) -> Array:
+    return function(_validation.points(X, minimum=1))
 
 
 # ------------------------------------------------------------------------------------------------------ graph
@@ -206,14 +252,14 @@ def build_graph(
     then costs as much as comparing all pairs.
     """
     client = _client(client)
-    chunks = _row_chunks(X)
+    chunks = [(size, rows) for size, (rows,) in row_chunks(X)]
     m = int(sum(size for size, _ in chunks))
     k = _validation.count(k, "k", 1, m - 1, f"There are only {m} points.")
     if n_blocks is None:
         n_blocks = max(len(client.nthreads()), -(-m // _BLOCK_POINTS))
     count = _validation.count(n_blocks, "n_blocks", 1, max(1, m // (k + 1)), f"Blocks need {k + 1} of {m} points each.")
     share = min(1.0, _SAMPLE / m)
-    futures = [client.compute(part) for _, part in chunks]
+    futures = computed(client, [part for _, part in chunks])
     sample = np.concatenate(
         _gather(client, [_submit(client, _sample, x, share, [random_state, i]) for i, x in enumerate(futures)])
     )
@@ -231,16 +277,15 @@ def build_graph(
     return DistributedGraph(client, k, _map(client, GraphBlock.of, found))
 
 
-def _row_chunks(X: Any) -> list[tuple[int, Any]]:
-    """The number of rows and the rows of each chunk."""
-    if not (hasattr(X, "to_delayed") and hasattr(X, "rechunk")):
+def _whole_rows(X: Any) -> Any:
+    """A Dask array (m, n) in chunks of whole rows, their sizes known."""
+    if not is_dask_array(X):
         raise ValueError(f"X must be a Dask array; got {type(X).__name__}. dask.array.from_array makes one.")
     if X.ndim != 2:
         raise ValueError(f"X must have shape (points, coordinates); got {X.ndim} dimension(s).")
     if np.isnan(X.shape[0]):
         X = X.copy().compute_chunk_sizes()
-    X = X.rechunk({1: -1})
-    return list(zip(X.chunks[0], X.to_delayed()[:, 0], strict=True))
+    return X.rechunk({1: -1})
 
 
 def _sample(X: Array, share: float, seed: list[int]) -> Array:

@@ -7,7 +7,9 @@ spacing and radius follow from them. *Learn*: maximum likelihood on the designed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ordiff import _io, _validation
+from ordiff._coordinates import LinearCoordinates
 from ordiff._parallel import one_blas_thread
+from ordiff._sample_blocks import in_blocks
 from ordiff._summary import summary, warn_of_fit
 from ordiff._targets import states_of
 from ordiff._validation import Array
+from ordiff.distributed import is_dask_array, map_rows
 from ordiff.fields import Moments, local_moments
 from ordiff.learning.check import check_fit, check_moments
 from ordiff.learning.checkpoint import Checkpoint
@@ -113,8 +118,11 @@ class SnapshotSDE(BaseEstimator):
     coordinates_ : LinearCoordinates
         Where the samples lie in a linear subspace up to noise, the chain lives there: `states_.points` are in its
         coordinates, and ``coordinates_.inverse(states_.points)`` in those of X. All else is in the coordinates of X.
-    loss_, history_, n_iter_, converged_, interrupted_
-        The penalised loss, after every evaluation too, their number, whether the optimum was confirmed, and whether
+    loss_, history_, history_stages_
+        The penalised loss, that after every evaluation of the final chain, and which strengths of smoothness each is of
+        (their number, from 0 on): losses can be compared within one stage.
+    n_iter_, converged_, interrupted_
+        The number of all evaluations, with those of the first look; whether the optimum was confirmed; and whether
         Ctrl-C ended the fit, which is then the best so far.
     unreached_, early_ : array of int
         Samples that the process cannot reach, and samples seen before the chain's first step, which are not used.
@@ -189,16 +197,28 @@ class SnapshotSDE(BaseEstimator):
         times: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         checkpoint: str | Path | None = None,
+        names: Sequence[str] | None = None,
     ) -> SnapshotSDE:
         """Learn from samples X (m, n) and their times (m,), or windows of time (m, 2); without, from `TimeDensity`.
 
         times: counted from the start, which is at time 0. sample_weight: how many samples each one stands for (m,).
         checkpoint: a file that keeps what is learned after every stage, and from which a fit of the same data goes on.
+        names: of the coordinates (n,), as the check calls them; by default those of a data frame, or x1, x2, ...
+
+        X, times and sample_weight may be Dask arrays, with a `dask.distributed.Client` connected (extra
+        ``distributed``): the likelihood is then that of all samples, in blocks on the workers, and needs known times,
+        designed states and up to three dimensions. States are designed from, and the attributes are at, `samples_`: all
+        samples, or 100,000 of them taken at random. `predict` and the like return lazy Dask arrays for one.
         """
+        elsewhere = None
+        if is_dask_array(X):
+            elsewhere, X, times, sample_weight = in_blocks(X, times, sample_weight)
         _validation.array_like(X, "X")
         X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
         settings = FitSettings.of(self)
-        data = Snapshots.of(self.start, settings.times, X, times, sample_weight)
+        if elsewhere is not None:
+            elsewhere.check(settings)
+        data = Snapshots.of(self.start, settings.times, X, times, sample_weight, elsewhere)
         with one_blas_thread(), progress_bar(self.progress) as report:
             warn_of_units(data, [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))])
             self.coordinates_ = coordinates_for(settings, data)
@@ -210,22 +230,40 @@ class SnapshotSDE(BaseEstimator):
             if direction.root is not None:  # in coordinates in which it has nearly no direction
                 self.coordinates_ = self.coordinates_.stretched(direction.root, X.shape[1])
                 data = original.in_coordinates(self.coordinates_)
-            kept = None if checkpoint is None else Checkpoint(checkpoint, settings, data)
+            kept = None if checkpoint is None else Checkpoint(checkpoint, settings, data, report)
             if by_moments:
+                if elsewhere is not None:
+                    elsewhere.refuse_moments()
                 result: FitResult | MomentFit = fit_moments(settings, data, report, kept)
             else:
                 result = fit(settings, data, report, kept)
-            self._read(settings, data, result)
+            self._read(settings, data, result, self._coordinate_names(names))
+            self.n_iter_ = report.n
         warn_of_fit(self)
+        if elsewhere is not None:
+            elsewhere.end()
         return self
 
-    def _read(self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit) -> None:
+    def _coordinate_names(self, names: Sequence[str] | None) -> list[str]:
+        """Of the coordinates of the process: those of X, or components of them; none when X has none."""
+        n = self.n_features_in_
+        given = list(getattr(self, "feature_names_in_", ()) if names is None else names)
+        if given and len(given) != n:
+            raise ValueError(f"there are {n} coordinates and {len(given)} names.")
+        if self.coordinates_.forward is None:
+            return [str(name) for name in given]
+        return [f"component {k + 1}" for k in range(self.coordinates_.forward.shape[1])]
+
+    def _read(
+        self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit, names: Sequence[str]
+    ) -> None:
         """The fitted attributes, at the samples in the user's order."""
         self._settings, self._data = settings, data
         self._result: FitResult | MomentFit | None = result
         self.horizon_ = data.horizon
         self.loss_, self.history_ = result.loss, np.array(result.losses)
-        self.n_iter_, self.converged_, self.interrupted_ = len(result.losses), result.converged, result.interrupted
+        self.history_stages_ = np.array(result.stages, dtype=np.int64)
+        self.converged_, self.interrupted_ = result.converged, result.interrupted
         self.smooth_ordering_, self.smooth_noise_ = (result.strength(name) for name in ("ordering", "noise"))
         self.unreached_, self.early_ = result.unreached, result.early
         self._level_deviation = result.level_deviation()
@@ -241,9 +279,9 @@ class SnapshotSDE(BaseEstimator):
         self.noise_tensor_std_: Array | None = None if tensor is None else tensor[1]
         self.rotation_nats_ = None if result.rotation is None else result.rotation.nats
         if isinstance(result, FitResult):
-            self.check_ = check_fit(result, data, self.noise_, self._level_deviation)
+            self.check_ = check_fit(result, data, self.noise_, self._level_deviation, names)
         else:
-            self.check_ = check_moments(result, data, self._level_deviation)
+            self.check_ = check_moments(result, data, self._level_deviation, names)
 
     @property
     def samples_(self) -> Array:
@@ -288,18 +326,23 @@ class SnapshotSDE(BaseEstimator):
 
     def predict(self, X: ArrayLike) -> Array:
         """The ordering at points (p, n), 0 at the start."""
-        points = self._points(X)
-        return self._process.ordering_at(points)
+        return self._field_at(X, "ordering_at")
 
     def predict_noise(self, X: ArrayLike) -> Array:
         """ρ at points (p, n)."""
-        points = self._points(X)
-        return self._process.noise_at(points)
+        return self._field_at(X, "noise_at")
 
     def predict_drift(self, X: ArrayLike) -> Array:
         """The drift at points (p, n), in their coordinates."""
-        points = self._points(X)
-        return self.coordinates_.vectors(self._process.drift(points))
+        return self._field_at(X, "drift", vectors=True)
+
+    def _field_at(self, X: Any, name: str, vectors: bool = False) -> Array:
+        """A field of the process at points (p, n); of a Dask array lazily."""
+        check_is_fitted(self)
+        field = partial(_field, self._process, self.coordinates_, name, vectors)
+        if is_dask_array(X):
+            return map_rows(field, X, self.n_features_in_, vectors)
+        return field(self._checked(X))
 
     def _points(self, X: ArrayLike) -> Array:
         """Points (p, n) in the coordinates of the chain."""
@@ -371,6 +414,8 @@ class SnapshotSDE(BaseEstimator):
         check_is_fitted(self)
         if n_boot == 0:
             return Uncertainty(self.ordering_std_, self.log_noise_std_)
+        if self._data.elsewhere is not None:
+            raise ValueError("resampling needs samples in memory: learn from a part of them, X[rows].compute().")
         n_boot, rng = _validation.count(n_boot, "n_boot", 2), np.random.default_rng(self.random_state)
         solution = self._fitted_here("resampling").solution
         with one_blas_thread():
@@ -415,8 +460,7 @@ class SnapshotSDE(BaseEstimator):
 
     def predict_rotation(self, X: ArrayLike) -> Array:
         """The part of the drift that turns at points (p, n); 0 when the drift is a gradient."""
-        points = self._points(X)
-        return self.coordinates_.vectors(self._process.rotation_at(points))
+        return self._field_at(X, "rotation_at", vectors=True)
 
     def summary(self, length: str = "", time: str = "") -> str:
         """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known."""
@@ -429,6 +473,12 @@ class SnapshotSDE(BaseEstimator):
         """Write the model to one file: arrays and JSON, no pickle. `ordiff.load` reads it."""
         check_is_fitted(self)
         _io.write(path, self)
+
+
+def _field(process: Any, coordinates: LinearCoordinates, name: str, vectors: bool, X: Array) -> Array:
+    """A field of a process at points X (p, n), (p,) or (p, n)."""
+    values = getattr(process, name)(coordinates.transform(X))
+    return coordinates.vectors(values) if vectors else values
 
 
 def load(path: str | Path) -> SnapshotSDE:

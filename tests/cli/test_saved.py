@@ -82,9 +82,7 @@ def test_profile_learns_again_and_says_the_interval(fitted, tmp_path, capsys):
     assert "Learning again" in said
     assert "95% interval" in said
     levels = [float(row["noise"]) for row in rows_of(tmp_path / "profile.csv")]
-    assert levels[4] == pytest.approx(
-        od.load(fitted / "model.npz").noise_[0], rel=0.03
-    )  # noise_ is corrected for the step
+    assert levels[4] == pytest.approx(od.load(fitted / "model.npz").noise_[0], rel=1e-6)  # the same fit again
 
 
 def test_a_model_alone_tells_what_it_lacks(fitted, tmp_path, error_line):

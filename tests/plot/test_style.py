@@ -9,7 +9,7 @@ from ordiff.plot.style import drift_unit, noise_unit, units
     ("length", "time", "drift", "noise"),
     [
         ("µm", "h", " (µm/h)", " (µm/√h)"),
-        ("", "h", " (1/h)", " (1/√h)"),
+        ("", "h", " (per h)", " (per √h)"),
         ("µm", "", "", ""),
         ("", "", "", ""),
     ],

@@ -17,8 +17,8 @@ pd = pytest.importorskip("pandas")  # comes with anndata
 class Learned(od.SnapshotSDE):
     """Stands in for SnapshotSDE: remembers what it was given, and has learned a drift to the right."""
 
-    def fit(self, X, times):
-        self.X, self.times = X, times
+    def fit(self, X, times, names):
+        self.X, self.times, self.names = X, times, names
         self.ordering_, self.noise_, self.eps_, self.converged_ = X[:, 0].copy(), np.full(len(X), 0.5), 0.1, True
         self.ordering_std_ = self.noise_std_ = np.full(len(X), 0.01)
         self.drift_, self.loss_, self.n_iter_ = np.tile([1.0, 0.0], (len(X), 1)), 1.5, 7
@@ -42,6 +42,7 @@ def test_fit_reads_times_and_writes_fields(staged, tmp_path):
     model = sc.fit(staged, "stage", solver__max_iter=7, solver__eps=0.1)
     assert model.solver == od.Solver(max_iter=7, eps=0.1)
     assert sorted(set(model.times)) == [0, 1, 2, 3]
+    assert model.names == ["PC1", "PC2"]
     np.testing.assert_array_equal(model.start, staged.obs["stage"] == "day 2")
     assert staged.uns["ordiff"]["start"] == f"{model.start.sum()} cells"
     np.testing.assert_array_equal(staged.obs["ordiff_ordering"], model.ordering_)

@@ -45,6 +45,7 @@ def test_forward_is_the_probability_of_going_up_in_any_units(cells, forward, str
     P = op.matrix.tocoo()
     up = np.bincount(P.row, P.data * (l[P.col] > l[P.row]), minlength=len(l)) / (1 - op.staying())
     assert abs(np.median(up[interior(cells)]) - forward) < 0.06
+    assert cells.uns["ordiff"]["forward_found"] == pytest.approx(np.median(up))
 
 
 def test_forward_below_half_goes_down(cells):

@@ -151,6 +151,29 @@ def test_kernel_algebra(krumsiek):
     assert both.backward is False
 
 
+def test_kernel_is_projected_on_an_embedding(krumsiek):
+    """Alone and in a sum, without scanpy's neighbours; later cells are ahead."""
+    adata = krumsiek.copy()
+    kernel = sc.OrdiffKernel(adata).compute_transition_matrix()
+    pattern = kernel.connectivities
+    assert pattern.diagonal().max() == 0
+    assert pattern.nnz == kernel.transition_matrix.nnz - adata.n_obs
+    assert kernel.plot_projection(basis="umap", show=False) is None
+    moved = adata.obsm["T_fwd_umap"]
+    late, Y, near = (
+        adata.obs["dpt_pseudotime"].to_numpy(),
+        adata.obsm["X_umap"],
+        adata.obsp["connectivities"].tolil().rows,
+    )
+    ahead = np.array(
+        [Y[[j for j in row if late[j] >= late[i]] or [i]].mean(axis=0) - Y[i] for i, row in enumerate(near)]
+    )
+    assert ((moved * ahead).sum(axis=1) > 0).mean() > 0.6  # CellRank's PseudotimeKernel has .46 here
+    theirs = cellrank.kernels.ConnectivityKernel(adata).compute_transition_matrix()
+    (0.9 * kernel + 0.1 * theirs).plot_projection(basis="umap", key_added="mixed", show=False)
+    assert "mixed_umap" in adata.obsm
+
+
 def test_kernel_copies_and_pickles(krumsiek, tmp_path):
     kernel = sc.OrdiffKernel(krumsiek.copy()).compute_transition_matrix()
     for other in (kernel.copy(), kernel.copy(deep=True), pickle.loads(pickle.dumps(kernel))):

@@ -40,6 +40,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--window", nargs=2, metavar=("FROM", "TO"),
                         help="two columns, when a time is only known to lie between them")  # fmt: skip
     parser.add_argument("--time-density", metavar="uniform:0:2", help="when times are not known, only how they spread")
+    parser.add_argument("--cycle", metavar="COLUMN[:PERIOD]",
+                        help="a column that is a phase, along which the process goes round (period 2π)")  # fmt: skip
     parser.add_argument("--eps", type=float, metavar="E", help="time step of the chain (default: from the data)")
     parser.add_argument("--drift", choices=("auto", "gradient", "general"), default="auto", help="default: %(default)s")
     parser.add_argument(
@@ -50,7 +52,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-states", type=int, metavar="N", help="most designed states (default: 4000)")
     parser.add_argument("--smooth-ordering", type=float, metavar="S", help="strength (default: by empirical Bayes)")
     parser.add_argument("--smooth-noise", type=float, metavar="S", help="strength (default: by empirical Bayes)")
-    parser.add_argument("--max-iter", type=int, default=300, metavar="N", help="most iterations (default: %(default)s)")
+    parser.add_argument("--max-iter", type=int, default=300, metavar="N",
+                        help="most iterations at one strength of smoothness (default: %(default)s)")  # fmt: skip
     parser.add_argument("--length", default="", metavar="UNIT", help="unit of the columns, for labels")
     parser.add_argument("--time", default="", metavar="UNIT", help="unit of the times, for labels")
     parser.add_argument("--resume", action="store_true",
@@ -78,10 +81,12 @@ def run(options: argparse.Namespace) -> int:
     elif not resumed:
         notes.append(f"There was no {checkpoint} to go on from: the fit began anew.")
     with collect_warnings(notes):
-        model = estimator.fit(samples.X, samples.times, checkpoint=checkpoint)
+        model = estimator.fit(samples.X, samples.times, checkpoint=checkpoint, names=samples.names)
     notes = [note for note in notes if "this fit is not trusted" not in note]  # the summary opens with it
     if model.interrupted_:
         notes.append("Interrupted: the results are those of the best so far.")
+    if samples.cycle is not None:
+        notes.append(samples.cycle.describe(model, samples.preparation.time))
     with results_in(options.out) as folder:
         write_results(folder, model, samples, notes, options)
     if not model.interrupted_:
@@ -108,6 +113,8 @@ def make_estimator(samples: Samples, options: argparse.Namespace) -> SnapshotSDE
     strengths = {"ordering": options.smooth_ordering, "noise": options.smooth_noise}
     return SnapshotSDE(
         samples.start,
+        learn=("ordering", "noise") if samples.cycle is None else ("ordering", "speed", "noise"),
+        ordering=samples.cycle,
         drift=options.drift,
         noise=options.noise,
         states=STATES[options.states](**where),

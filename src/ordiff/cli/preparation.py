@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,21 +87,20 @@ class Preparation:
         return {f"{name}_{one}": column for one, column in zip(self.names, self.vectors(v).T, strict=True)}
 
     def moments(self, model: SnapshotSDE) -> tuple[Moment, ...]:
-        """The table of a model's check under the names of the columns and in their units, where it is of single
-        coordinates."""
-        if model.coordinates_.forward is not None:
+        """The table of a model's check in the units of the columns, where it is of single columns."""
+        if model.coordinates_.forward is not None or self.components is not None:
             return model.check_.table
-        return tuple(map(self._moment, model.check_.table))
+        n, names = len(self.names), self.names
+        known: dict[str, tuple[int, ...]] = {f"mean of {name}": (k,) for k, name in enumerate(names)}
+        known |= {f"variance of {name}": (k, k) for k, name in enumerate(names)}
+        known |= {f"covariance of {names[a]} and {names[b]}": (a, b) for a in range(n) for b in range(a + 1, n)}
+        return tuple(self._moment(row, known.get(row.name, ())) for row in model.check_.table)
 
-    def _moment(self, row: Moment) -> Moment:
-        at = [int(k) - 1 for k in re.findall(r"\bx(\d+)\b", row.name)]
-        name = re.sub(r"\bx(\d+)\b", lambda found: self.names[int(found[1]) - 1], row.name)
-        if not at or self.components is not None:
-            return replace(row, name=name)
-        is_mean = name.startswith("mean")
-        factor = float(self.scale[at[0]] * (1.0 if is_mean else self.scale[at[-1]]))
-        shift = float(self.mean[at[0]]) if is_mean else 0.0
-        return replace(row, name=name, observed=shift + factor * row.observed, predicted=shift + factor * row.predicted)
+    def _moment(self, row: Moment, at: tuple[int, ...]) -> Moment:
+        """One of these columns in their units; of none as it is."""
+        factor = float(np.prod(self.scale[list(at)]))
+        shift = float(self.mean[at[0]]) if len(at) == 1 else 0.0
+        return replace(row, observed=shift + factor * row.observed, predicted=shift + factor * row.predicted)
 
     def sample_numbers(self, m: int) -> Any:
         """The row of the table, from 0, that each of m samples was."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from ordiff import _validation
 from ordiff._validation import Array
+from ordiff.cli.cycle import PhaseOrdering, check_phase, parse_cycle
 from ordiff.cli.preparation import Preparation
 from ordiff.cli.readers import read_table
 from ordiff.cli.tables import DataTable, enumerate_names
@@ -30,6 +31,7 @@ class Samples:
     horizon: float | None  # of times that are uniform from 0 on, but not known for each sample
     notes: tuple[str, ...]  # sentences on what was chosen for the user
     preparation: Preparation
+    cycle: PhaseOrdering | None = None  # of a column that is a phase
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,12 +53,14 @@ def read_samples(options: argparse.Namespace, *, times_required: bool) -> Sample
     if not given and times_required:
         raise ValueError(f"say which column holds the times: --times {_likely_time_column(table)}.")
     time_columns = [table.resolve(name)[0] for name in (window or filter(None, [options.times]))]
-    columns = table.coordinates(options.columns, time_columns, options.exclude)
+    phase, period = parse_cycle(options.cycle) if getattr(options, "cycle", None) else ("", 0.0)
+    phases = table.resolve(phase)[:1] if phase else []
+    columns = table.coordinates(options.columns, [*time_columns, *phases], options.exclude)
     times, unit, table = _read_times(table, time_columns)
-    values, rows = table.matrix([*columns, *time_columns], drop_missing=options.drop_na)
+    values, rows = table.matrix([*columns, *time_columns, *phases], drop_missing=options.drop_na)
     x = values[:, : len(columns)]
     times = None if times is None else times[rows]
-    notes = [] if options.columns else [_note_on_columns(table, columns, time_columns)]
+    notes = [] if options.columns else [_note_on_columns(table, columns, [*time_columns, *phases])]
     dropped = len(next(iter(table.columns.values()))) - len(rows)
     notes += [f"{dropped} rows with missing values were left out."] if dropped else []
     preparation, told = _prepare(x, tuple(columns), options)
@@ -73,7 +77,8 @@ def read_samples(options: argparse.Namespace, *, times_required: bool) -> Sample
             "point by --start x,y,..., which is then at time 0."
         )
     preparation = _completed(preparation, options, rows, times, start, unit)
-    return Samples(X, times, start, horizon, tuple(notes), preparation)
+    cycle = PhaseOrdering(phase, X, check_phase(phase, values[:, -1], period), period) if phase else None
+    return Samples(X, times, start, horizon, tuple(notes), preparation, cycle)
 
 
 def _read_times(table: DataTable, names: list[str]) -> tuple[Array | None, str, DataTable]:

@@ -12,6 +12,7 @@ that was found, most samples are reached, and the optimum is one. What follows f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any
@@ -82,9 +83,10 @@ class FitCheck:
         return "Check: NOT TRUSTED.\n" + "\n".join(f"- {reason}" for reason in self.reasons)
 
 
-def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float) -> FitCheck:
-    """The check of a fit. noise: at the samples, (m,). steady: the deviation of the level of log noise."""
-    table = () if result.solution.interrupted else moments_table(result, data)
+def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float, names: Sequence[str] = ()) -> FitCheck:
+    """The check of a fit. noise: at the samples, (m,). steady: the deviation of the level of log noise. names: of the
+    coordinates."""
+    table = () if result.solution.interrupted else moments_table(result, data, names)
     reasons = [
         *_of_the_run(result, data),
         *_of_the_moments(table),
@@ -97,17 +99,17 @@ def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float) -
     return FitCheck(not reasons, tuple(reasons), table)
 
 
-def check_moments(result: MomentFit, data: Snapshots, steady: float) -> FitCheck:
+def check_moments(result: MomentFit, data: Snapshots, steady: float, names: Sequence[str] = ()) -> FitCheck:
     """The check of a fit by moments: those of the particles, which were fitted on average, how well all of them fit,
     and third and fourth moments along many directions."""
     table: list[Moment] = []
     if not result.interrupted:
-        centre, axes, names = _directions(data.X)
+        centre, axes, directions = _directions(data.X, names)
         groups = result.groups
         for rows, time, y in zip(groups.members, groups.times, result.samples, strict=True):
             mass = np.full(len(y), 1 / len(y))
             if rows.size >= _FEWEST:
-                table += _compared((data.X[rows] - centre) @ axes, (y - centre) @ axes, mass, float(time), names)
+                table += _compared((data.X[rows] - centre) @ axes, (y - centre) @ axes, mass, float(time), directions)
     reasons = [*_of_the_run(result, data), *_of_the_moments(tuple(table)), *_of_the_form(result)]
     reasons += _of_the_noise(np.ones(1), steady)
     return FitCheck(not reasons, tuple(reasons), tuple(table))
@@ -116,12 +118,12 @@ def check_moments(result: MomentFit, data: Snapshots, steady: float) -> FitCheck
 # ------------------------------------------------------------------------------------------ moments
 
 
-def moments_table(result: FitResult, data: Snapshots) -> tuple[Moment, ...]:
+def moments_table(result: FitResult, data: Snapshots, names: Sequence[str] = ()) -> tuple[Moment, ...]:
     """Means and covariances of samples and chain along the leading directions of the data, in bins of time."""
     kept = result.used
     X = data.X[kept]
     points = result.chain.states.points
-    centre, axes, names = _directions(X)
+    centre, axes, directions = _directions(X, names)
     x, y = (X - centre) @ axes, (points - centre) @ axes
     W = result.likelihood.observation.time_matrix(result.likelihood.schedule.n_slices)
     masses = result.likelihood.time_slices(result.chain.dynamics)
@@ -130,15 +132,15 @@ def moments_table(result: FitResult, data: Snapshots) -> tuple[Moment, ...]:
     for members in _bins(times, len(X)):
         mass = np.asarray(W[members].mean(axis=0)).ravel() @ masses
         time = float("nan") if times is None else float(times[members].mean())
-        rows += _compared(x[members], y, mass / mass.sum(), time, names)
+        rows += _compared(x[members], y, mass / mass.sum(), time, directions)
     return tuple(rows)
 
 
-def _directions(X: Array) -> tuple[Array, Array, list[str]]:
+def _directions(X: Array, names: Sequence[str] = ()) -> tuple[Array, Array, list[str]]:
     """A centre, directions (n, r) and their names: the coordinates, or the leading principal directions of many."""
     n, centre = X.shape[1], X.mean(axis=0)
     if n <= _DIRECTIONS:
-        return np.zeros(n), np.eye(n), [f"x{k + 1}" for k in range(n)]
+        return np.zeros(n), np.eye(n), list(names) or [f"x{k + 1}" for k in range(n)]
     axes = np.linalg.svd(X - centre, full_matrices=False)[2][:_DIRECTIONS].T
     return centre, axes, [f"component {k + 1}" for k in range(axes.shape[1])]
 

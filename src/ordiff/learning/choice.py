@@ -12,7 +12,15 @@ from ordiff.learning.blocks import GivenOrderings, auto_blocks
 from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.evidence import log_evidence
 from ordiff.learning.likelihood import Dynamics
-from ordiff.learning.optimise import Evaluations, PenalisedLikelihood, Solution, minimise, optimise, solution_at
+from ordiff.learning.optimise import (
+    STOPS,
+    Evaluations,
+    PenalisedLikelihood,
+    Solution,
+    minimise,
+    optimise,
+    solution_at,
+)
 from ordiff.learning.parameters import ParameterBlock
 from ordiff.learning.rotation import (
     RotationEvidence,
@@ -106,7 +114,7 @@ def with_rotation_if_worth(
             general = optimum(*turning(*_with_one_noise(solution.problem, first)))
         if settings.noise == "tensor":
             general = optimum(*with_tensor(general.problem, states, general.a))
-    except KeyboardInterrupt:
+    except STOPS:
         return replace(solution, interrupted=True), RotationEvidence(0.0, False)
     return general, RotationEvidence(nats, True)
 

@@ -29,12 +29,14 @@ class Snapshots:
     start: Array  # (s, n)
     start_weights: Array
     horizon: float
+    elsewhere: Any = None  # all samples, in blocks on workers, of which these are some
 
     @classmethod
     def of(
-        cls, start: Any, design: TimeDensity, X: Array, times: ArrayLike | None, weights: ArrayLike | None
-    ) -> Snapshots:
-        """Those that a fit gets, checked."""
+        cls, start: Any, design: TimeDensity, X: Array, times: ArrayLike | None, weights: ArrayLike | None,
+        elsewhere: Any = None,
+    ) -> Snapshots:  # fmt: skip
+        """Those that a fit gets, checked. Of samples ``elsewhere`` X is a part, whose weights stand for all."""
         m = len(X)
         if times is None:
             if design.density is None or design.horizon is None:
@@ -45,7 +47,8 @@ class Snapshots:
             t, horizon = None, float(design.horizon)
         else:
             t = _checked_times(times, m)
-            horizon = float(t.max()) if design.horizon is None else float(design.horizon)
+            latest = float(t.max()) if elsewhere is None else elsewhere.latest
+            horizon = latest if design.horizon is None else float(design.horizon)
             _check_horizon(t, horizon)
         w = np.ones(m) if weights is None else _validation.nodes(weights, m, "sample_weight")
         if not ((w >= 0).all() and w.any()):
@@ -53,26 +56,41 @@ class Snapshots:
         _warn_of_weights(w)
         _warn_of_times(t)
         _warn_of_copies(X, t)
-        points, share = _one_if_same(*_start(start, X), X)
-        return cls(X, t, w, points, share, horizon)
+        points, share = _one_if_same(*_start(start, X, X if elsewhere is None else elsewhere), X)
+        if elsewhere is not None:
+            w = w * (elsewhere.weight / w.sum())
+        return cls(X, t, w, points, share, horizon, elsewhere)
 
     def in_coordinates(self, coordinates: LinearCoordinates) -> Snapshots:
         """The same in other coordinates."""
         if coordinates.forward is None:
             return self
-        return replace(self, X=coordinates.transform(self.X), start=coordinates.transform(self.start))
+        elsewhere = None if self.elsewhere is None else self.elsewhere.in_coordinates(coordinates)
+        X, start = coordinates.transform(self.X), coordinates.transform(self.start)
+        return replace(self, X=X, start=start, elsewhere=elsewhere)
+
+    @property
+    def here(self) -> Snapshots:
+        """Without those that are elsewhere: weights count samples again."""
+        if self.elsewhere is None:
+            return self
+        weights = self.weights * (self.elsewhere.weight_here / self.elsewhere.weight)
+        return replace(self, weights=weights, elsewhere=None)
 
     def at(self, X: Array, times: ArrayLike | None) -> Snapshots:
         """Other points of the same process, at times that may be later than the horizon, or unknown."""
         m = len(X)
         t = None if times is None else _checked_times(times, m)
         horizon = self.horizon if t is None else max(self.horizon, float(t.max()))
-        return replace(self, X=X, times=t, weights=np.ones(m), horizon=horizon)
+        return replace(self, X=X, times=t, weights=np.ones(m), horizon=horizon, elsewhere=None)
 
-    def only(self, kept: NDArray[np.bool_]) -> Snapshots:
-        """Some of them, (m,)."""
+    def only(self, kept: NDArray[np.bool_], farthest: float = np.inf, earliest: float = -np.inf) -> Snapshots:
+        """Some of them, (m,): those no farther than so from the states, and seen no earlier than so."""
+        if self.elsewhere is None and kept.all():
+            return self
         times = None if self.times is None else self.times[kept]
-        return replace(self, X=self.X[kept], times=times, weights=self.weights[kept])
+        elsewhere = None if self.elsewhere is None else self.elsewhere.only(farthest, earliest)
+        return replace(self, X=self.X[kept], times=times, weights=self.weights[kept], elsewhere=elsewhere)
 
     @property
     def latest(self) -> Array | None:
@@ -90,6 +108,11 @@ class Snapshots:
     def distinct(self) -> Array:
         """The points without copies, (p, n)."""
         return distinct_rows(self.X)
+
+    @cached_property
+    def support(self) -> Array:
+        """The points that states are spread over: these, and those elsewhere where none of these is near."""
+        return self.X if self.elsewhere is None else np.concatenate([self.X, self.elsewhere.outside(self.X)])
 
     @property
     def one_start(self) -> bool:
@@ -174,8 +197,9 @@ def _one_if_same(points: Array, share: Array, X: Array) -> tuple[Array, Array]:
     return points, share
 
 
-def _start(start: Any, X: Array) -> tuple[Array, Array]:
-    """Points (s, n) and weights (s,) of a start: a point, index, indices, mask or mass."""
+def _start(start: Any, here: Array, X: Any) -> tuple[Array, Array]:
+    """Points (s, n) and weights (s,) of a start: a point, index, indices, mask or mass. X: all samples, of which some
+    are ``here``."""
     m, n = X.shape
     if start is None:
         raise ValueError("start is None: say where the process starts (a point, a sample's index, or several).")
@@ -200,7 +224,7 @@ def _start(start: Any, X: Array) -> tuple[Array, Array]:
         rows = np.flatnonzero(mass)
         return X[rows], mass[rows] / mass.sum()
     point = _validation.nodes(array, n, "start")
-    _check_near_samples(point, X, "start")
+    _check_near_samples(point, here, "start")
     return point[None, :], np.ones(1)
 
 

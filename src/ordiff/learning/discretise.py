@@ -17,9 +17,10 @@ from scipy.spatial import cKDTree
 from ordiff import _validation
 from ordiff._validation import Array, GraphError
 from ordiff.graph.search import query_tree
+from ordiff.learning.blocks_elsewhere import ChainView
 from ordiff.learning.data import Snapshots
 from ordiff.learning.likelihood import SnapshotLikelihood
-from ordiff.learning.observation import Observation, time_quadrature, time_weights, window_weights
+from ordiff.learning.observation import Observation, known_time_weights, time_quadrature
 from ordiff.learning.result import FittedChain
 from ordiff.learning.settings import FitSettings
 from ordiff.states import States
@@ -74,7 +75,9 @@ def likelihood_on(
     if states.are_samples and data.X is states.points:
         observation = Observation(W, floor=1e-12 / len(data.X))
     else:
-        observation = Observation(W, states.observe(data.X), states.volumes, DENSITY_FLOOR / states.volumes.sum())
+        floor = DENSITY_FLOOR / states.volumes.sum()
+        elsewhere = None if data.elsewhere is None else data.elsewhere.observed(ChainView(states, slices, 1, floor))
+        observation = Observation(W, states.observe(data.X), states.volumes, floor, elsewhere)
     return SnapshotLikelihood(
         states.graph, observation, states.start, steps, fractions, sample_weight=data.weights, local=local,
         metric=metric,
@@ -88,9 +91,7 @@ def _time_matrix(settings: FitSettings, data: Snapshots, slices: Array, first: i
         w[first] += w[:first].sum()
         w[:first] = 0.0
         return sp.csr_array(np.broadcast_to(w, (len(data.X), w.size)))
-    if data.times.ndim == 2:
-        return window_weights(data.times, slices, first=first)
-    return time_weights(np.minimum(data.times, slices[-1]), slices, first=first)
+    return known_time_weights(data.times, slices, first)
 
 
 def first_noise(settings: FitSettings, data: Snapshots, d: int) -> float:
@@ -250,7 +251,7 @@ def _states(settings: FitSettings, data: Snapshots, spacing: float, widen: bool 
 
     def attempt(spacing: float) -> States:
         return States.design(
-            data.X, spacing, data.start, start_weights=data.start_weights, dimension=settings.dimension,
+            data.support, spacing, data.start, start_weights=data.start_weights, dimension=settings.dimension,
             random_state=settings.random_state,
         )  # fmt: skip
 

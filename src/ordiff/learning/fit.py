@@ -37,6 +37,7 @@ from ordiff.learning.discretise import (
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.marginal import marginal_newton_step, maximize_marginal
 from ordiff.learning.optimise import (
+    STOPS,
     Evaluations,
     PenalisedLikelihood,
     Report,
@@ -55,7 +56,7 @@ from ordiff.learning.rotation import (
     with_rotation,
     with_tensor,
 )
-from ordiff.learning.settings import FitSettings, SampleStates
+from ordiff.learning.settings import FitSettings, SampleStates, Solver
 from ordiff.learning.start import start_density
 from ordiff.learning.step import extrapolated
 from ordiff.learning.tensor import metric_of
@@ -71,23 +72,31 @@ _MOST_COEFFICIENTS = 1500
 _CONVERGED = 0.5
 
 
+class EvaluationCount:
+    """Counts all evaluations of a fit, also those of its first look; a bar, when there is one, shows the same."""
+
+    def __init__(self, bar: Any = None) -> None:
+        self.n, self.bar = 0, bar
+
+    def __call__(self, _: int, loss: float) -> None:
+        self.n += 1
+        if self.bar is not None:
+            self.bar.update(1)
+            self.bar.set_postfix_str(f"loss {loss:.5f}", refresh=False)
+
+
 @contextmanager
-def progress_bar(show: bool) -> Iterator[Report | None]:
-    """A bar that counts evaluations and shows the loss."""
+def progress_bar(show: bool) -> Iterator[EvaluationCount]:
+    """What counts the evaluations of a fit, and shows them and the loss in a bar."""
     if not show:
-        yield None
+        yield EvaluationCount()
         return
     try:
         from tqdm import tqdm
     except ImportError:
         raise _validation.missing_extra("tqdm", "progress", "a progress bar") from None
     with tqdm(unit=" evaluations", desc="learning") as bar:
-
-        def report(_: int, loss: float) -> None:
-            bar.update(1)
-            bar.set_postfix_str(f"loss {loss:.5f}", refresh=False)
-
-        yield report
+        yield EvaluationCount(bar)
 
 
 def fit(
@@ -104,7 +113,7 @@ def fit(
     try:
         refine = _fit_on_designed_states if designed else _fit_on_samples
         return refine(settings, data, report, coarse, checkpoint)
-    except KeyboardInterrupt:
+    except STOPS:
         return replace(coarse, solution=replace(coarse.solution, interrupted=True), converged=False)
 
 
@@ -132,6 +141,7 @@ def look(
     settings: FitSettings, data: Snapshots, report: Report | None, checkpoint: Checkpoint | None = None
 ) -> FitResult:
     """A coarse chain."""
+    data = data.here
     states, eps, rho = coarse_design(settings, data)
     return learn(settings.coarse(_COARSE_BASIS), data, states, eps, report, rho=rho, updates=1, checkpoint=checkpoint)
 
@@ -171,7 +181,7 @@ def learn(
 ) -> FitResult:
     """Maximum likelihood on these states, from what was learned before; ``updates`` of the strengths, 1 for a look."""
     usable = _UsableSamples.of(data, states, eps)
-    used = data if usable.kept.all() else data.only(usable.kept)
+    used = data.only(usable.kept, usable.farthest, usable.earliest)
     density = None if isinstance(settings.states, States) else start_density(states, data)
     if density is not None:
         states = replace(states, start=density.mass)
@@ -220,11 +230,15 @@ def learn(
         wider = states.with_radius(np.sqrt(2) * states.radius)
         local, metric = replace(chain, states=wider).edge_differences(), replace(chain, states=wider).edge_forms()
         twice = likelihood_on(settings, used, wider, 2 * eps, local, metric)
-        chain, step_change = extrapolated(chain, solution, twice, evaluations, settings.solver.tol, read)
+        try:
+            chain, step_change = extrapolated(chain, solution, twice, evaluations, settings.solver.tol, read)
+        except STOPS:
+            solution, converged = replace(solution, interrupted=True), False
     return FitResult(
         chain=chain,
         solution=solution,
         losses=tuple(evaluations.losses),
+        stages=tuple(evaluations.stages),
         converged=converged,
         unreached=np.sort(np.concatenate([np.flatnonzero(usable.far), lost])),
         early=np.flatnonzero(usable.early & ~usable.far & data.one_start),
@@ -266,6 +280,8 @@ class _UsableSamples:
     far: NDArray[np.bool_]
     early: NDArray[np.bool_]
     kept: NDArray[np.bool_]
+    farthest: float = np.inf  # the largest distance from the states, and the earliest time, of those that are used
+    earliest: float = -np.inf
 
     @classmethod
     def of(cls, data: Snapshots, states: States, eps: float) -> _UsableSamples:
@@ -273,10 +289,10 @@ class _UsableSamples:
         if states.are_samples:
             return cls(np.zeros(m, bool), np.zeros(m, bool), np.ones(m, bool))
         distance = states.distance(data.X)  # noise across a manifold is in it too
-        far = distance > 2.5 * states.spacing + 4 * np.median(distance)
-        early = np.zeros(m, bool)
-        if latest is not None:
-            early = latest < (eps if data.one_start else 1e-9 * data.horizon)
+        farthest = float(2.5 * states.spacing + 4 * np.median(distance))
+        earliest = eps if data.one_start else 1e-9 * data.horizon
+        far = distance > farthest
+        early = np.zeros(m, bool) if latest is None else latest < earliest
         kept = ~(far | early) & (data.weights > 0)
         if far.sum() > 0.2 * m:
             raise GraphError(
@@ -288,7 +304,7 @@ class _UsableSamples:
                 f"only {kept.sum()} samples were seen later than one step (eps = {eps:g}) and do not lie apart: use a "
                 "smaller eps, or check the units of the times."
             )
-        return cls(far, early, kept)
+        return cls(far, early, kept, farthest, earliest)
 
 
 def _log_density_of_nowhere(states: States, m: int) -> float:
@@ -363,23 +379,23 @@ def _optimum(
         if converged and solver.n_starts > 1:
             solution, converged = _confirmed(settings, solution, evaluations, curvature)
         if curvature and not solution.interrupted:
-            solution = _marginal_noise(solution, evaluations, solver.tol)
+            solution = _marginal_noise(solution, evaluations.aside(), solver)  # not a way down one loss
             converged = converged and solution.decrement < _CONVERGED
-    except KeyboardInterrupt:
+    except STOPS:
         solution = replace(solution, interrupted=True)
     return solution, converged and not solution.interrupted, evidence
 
 
-def _marginal_noise(solution: Solution, evaluations: Evaluations, tol: float) -> Solution:
+def _marginal_noise(solution: Solution, evaluations: Evaluations, solver: Solver) -> Solution:
     """The solution with the noise at the optimum of its marginal likelihood."""
     found = solution.parameters.part("noise")
     if found is None or found[0].basis is None:
         return solution
     block, part = found
     if part.stop - part.start == 1:
-        return maximize_marginal(solution, part.start, evaluations, tol)
+        return maximize_marginal(solution, part.start, evaluations, solver.tol, solver.max_iter)
     if block.strength > 0:  # without smoothness much of a field is not known at all
-        return marginal_newton_step(solution, part, evaluations, tol)
+        return marginal_newton_step(solution, part, evaluations, solver.tol, solver.max_iter)
     return solution
 
 
@@ -397,7 +413,7 @@ def _confirmed(
         same = same and problem.n_samples * abs(loss - solution.loss) < 1.0
         if problem.n_samples * (best.loss - loss) > 1.0:
             best = optimise(problem, a, beside, max_iter=solver.max_iter, tol=solver.tol, curvature=curvature)
-            evaluations.losses += beside.losses  # else another start is not part of the way to the optimum
+            evaluations.join(beside)  # else another start is not part of the way to the optimum
         if best.interrupted:
             return best, False
     return best, same

@@ -28,13 +28,14 @@ from ordiff import _parallel, _validation
 from ordiff._compiled import csr
 from ordiff._validation import Array
 from ordiff.graph import NeighborGraph
-from ordiff.learning.observation import Observation, sparse_rows
+from ordiff.learning.observation import Observation, place_matrix
 from ordiff.learning.slices import (
     BlockSchedule,
     ForwardStore,
     LikelihoodAccumulator,
     PooledAccumulator,
     PooledWeights,
+    ReceivedSource,
     SliceWeights,
     Workspace,
 )
@@ -44,7 +45,8 @@ from ordiff.learning.transition import ChainPattern, GradientSums, TransitionMat
 # that the sampled product runs over.
 _BLOCK_SLICES, _BLOCK_BYTES = 32, 2**21
 
-Accumulator = LikelihoodAccumulator | PooledAccumulator
+_Forward = LikelihoodAccumulator | PooledAccumulator
+_Backward = _Forward | ReceivedSource
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,8 @@ class SnapshotLikelihood:
         n = self.graph.n_points
         W = observation.time_matrix(self.schedule.n_slices)
         m = W.shape[0]
-        B = self._place_matrix(observation.places, m)
+        places, rank = observation.places, self.pattern.layout.rank
+        B = None if places is None else place_matrix(places, (m, n), rank)
         if B is None and m != n:
             raise ValueError(f"without places every sample is a state, but there are {m} samples and {n} states.")
         self._floor = _validation.number(observation.floor, "floor")
@@ -162,23 +165,12 @@ class SnapshotLikelihood:
         if not ((weight >= 0).all() and weight.any()):
             raise ValueError("sample_weight must not be negative, and not all 0.")
         # samples, too, are kept in the order of the states that they are near
-        near = self.pattern.layout.rank if B is None else B.indices[B.indptr[:-1]]
+        near = rank if B is None else B.indices[B.indptr[:-1]]
         self._order = np.argsort(near, kind="stable")
         self._W, self._B = W[self._order], None if B is None else B[self._order]
         self._sample_weight = (weight / weight.sum())[self._order]
         self._pooled = _shared_row(self._W) if self._offset.size == 0 else None
         self._weights = self._slice_weights(self._W, self._B, np.arange(m))
-
-    def _place_matrix(self, places: Any, m: int) -> sp.csr_array | None:
-        if places is None:
-            return None
-        B = sparse_rows(places, (m, self.graph.n_points), "places")
-        indices = self.pattern.layout.rank[B.indices].astype(B.indices.dtype)
-        B = sp.csr_array((B.data, indices, B.indptr), shape=B.shape)
-        B.sort_indices()
-        if (np.diff(B.indptr) == 0).any():
-            raise ValueError(f"row {int(np.argmin(np.diff(B.indptr)))} of places is empty: that sample is nowhere.")
-        return B
 
     @property
     def n_samples(self) -> int:
@@ -252,7 +244,7 @@ class SnapshotLikelihood:
         return np.log(positive_likelihood(accumulator.likelihood(), self._order))
 
     def value(self, dynamics: Dynamics) -> float:
-        """The loss."""
+        """The loss of the samples that are here."""
         return -float(self._sample_weight @ self._per_sample(dynamics))
 
     def value_and_gradient(
@@ -260,6 +252,8 @@ class SnapshotLikelihood:
     ) -> tuple[float, DynamicsGradient]:
         """The loss and its derivatives; ``workspace``: memory to use again from one call of a caller to the next."""
         workspace = workspace or Workspace()
+        if self.observation.elsewhere is not None:
+            return self._from_blocks(dynamics, workspace)
         chain, accumulator = self.transition(dynamics, workspace), self._weights.accumulator(workspace)
         if self._stored:
             store = ForwardStore.everything(self.schedule, workspace)
@@ -270,9 +264,17 @@ class SnapshotLikelihood:
         sums = self._backward(chain, accumulator, -self._sample_weight / likelihood, store, workspace)
         return -float(self._sample_weight @ np.log(likelihood)), self._gradient(sums)
 
+    def _from_blocks(self, dynamics: Dynamics, workspace: Workspace) -> tuple[float, DynamicsGradient]:
+        """The same of samples in blocks elsewhere, which get the time slices and give back sums."""
+        chain, store = self.transition(dynamics, workspace), ForwardStore.everything(self.schedule, workspace)
+        masses = self.forward(chain, None, store)
+        loss, source = self.observation.elsewhere.sums(masses, self.pattern.layout.rank, self.schedule)
+        received = ReceivedSource(source, self.schedule, workspace)
+        return loss, self._gradient(self._backward(chain, received, csr.EMPTY, store, workspace))
+
     # ------------------------------------------------------------------------------------ passes
 
-    def forward(self, chain: TransitionMatrix, accumulator: Accumulator | None, store: ForwardStore) -> Array:
+    def forward(self, chain: TransitionMatrix, accumulator: _Forward | None, store: ForwardStore) -> Array:
         """All steps, a block at a time: accumulated, and stored. Returns the store's steps."""
         if accumulator is not None:
             accumulator.accumulate(0, chain.initial[None, :, None])
@@ -291,7 +293,7 @@ class SnapshotLikelihood:
         return store.steps
 
     def _backward(
-        self, chain: TransitionMatrix, accumulator: Accumulator, slope: Array, store: ForwardStore, workspace: Workspace
+        self, chain: TransitionMatrix, accumulator: _Backward, slope: Array, store: ForwardStore, workspace: Workspace
     ) -> GradientSums:
         """λ_s = P λ_{s+1} + src_s from the last step to the first; Ḡ_ij = Σ_s ⟨p_s(i), λ_{s+1}(j)⟩ over phases."""
         schedule, rows = self.schedule, self.pattern.rows.pattern

@@ -48,7 +48,9 @@ def _information(problem: PenalisedLikelihood, a: Array, free: Mask) -> Array:
     return F
 
 
-def maximize_marginal(solution: Solution, at: int, evaluations: Evaluations, tol: float) -> Solution:
+def maximize_marginal(
+    solution: Solution, at: int, evaluations: Evaluations, tol: float, max_iter: int = _ITERATIONS
+) -> Solution:
     """The solution with coefficient ``at`` at the optimum of its marginal likelihood, all others learned again."""
     from scipy.optimize import minimize_scalar
 
@@ -62,7 +64,7 @@ def maximize_marginal(solution: Solution, at: int, evaluations: Evaluations, tol
         nonlocal best
         a = found[min(found, key=lambda y: abs(y - x))].copy() if found else solution.a.copy()
         a[at] = x
-        a, loss = minimise(problem, a, matrix, evaluations, _ITERATIONS, tol, free)
+        a, loss = minimise(problem, a, matrix, evaluations, min(_ITERATIONS, max_iter), tol, free)
         found[x] = a
         here = solution_at(problem, a, evaluations, loss, free=free)
         total = problem.n_samples * loss + log_volume(problem, a, free, here.fisher)
@@ -75,7 +77,9 @@ def maximize_marginal(solution: Solution, at: int, evaluations: Evaluations, tol
     return best[1]
 
 
-def marginal_newton_step(solution: Solution, part: slice, evaluations: Evaluations, tol: float) -> Solution:
+def marginal_newton_step(
+    solution: Solution, part: slice, evaluations: Evaluations, tol: float, max_iter: int = _ITERATIONS
+) -> Solution:
     """The same for the coefficients ``part`` of a field: one Newton step on their marginal likelihood.
 
     Its curvature is C⁻¹, C their posterior covariance, and its slope at the joint optimum that of `log_volume`, by
@@ -102,7 +106,7 @@ def marginal_newton_step(solution: Solution, part: slice, evaluations: Evaluatio
     matrix = problem.curvature(F, solution.a)
     for share in (1.0, 0.5, 0.25):
         start = solution.a + share * follow @ step
-        a, loss = minimise(problem, start, matrix, evaluations, _ITERATIONS, tol, free)
+        a, loss = minimise(problem, start, matrix, evaluations, min(_ITERATIONS, max_iter), tol, free)
         there = problem.information(a)
         if problem.n_samples * (solution.loss - loss) + here - log_volume(problem, a, free, there) > 0:
             return solution_at(problem, a, evaluations, information=there, free=free)

@@ -199,6 +199,10 @@ class MomentFit:
         return self.estimate.losses
 
     @property
+    def stages(self) -> tuple[int, ...]:
+        return (0,) * len(self.losses)
+
+    @property
     def converged(self) -> bool:
         return self.estimate.converged
 
@@ -253,6 +257,7 @@ def fit_moments(
     d, rng = u.shape[1], np.random.default_rng(settings.random_state)
     seed = int(rng.integers(2**31))
     given = None if isinstance(settings.noise, str) else float(np.log(settings.noise))
+    most = settings.solver.max_iter
 
     def equations(directions: Array, final: bool) -> MomentEquations:
         basis = RidgeBasis.of(centre, directions, u)
@@ -266,19 +271,18 @@ def fit_moments(
     theta = np.concatenate([rate * u[groups.members[-1]].mean(axis=0), np.full(d, -rate), np.zeros(d * (d - 1) // 2)])
     theta = np.append(theta, np.log(noise) if given is None else given)
     directions, strengths = np.empty((0, d)), np.array([1 / rate**2])
-    losses: tuple[float, ...] = ()
     observed = [u[rows] for rows in groups.members]
     for _ in range(_ROUNDS):
         problem, interrupted = equations(directions, final=False), False
         before = None if checkpoint is None else checkpoint.next_stage()
         if before is None:
-            estimate = solve(problem, theta, strengths, given is None, False, report, losses)
-            theta, strengths, losses = estimate.theta, estimate.strengths, estimate.losses
-            interrupted = estimate.interrupted
+            estimate = solve(problem, theta, strengths, given is None, False, report, most)
+            theta, strengths, interrupted = estimate.theta, estimate.strengths, estimate.interrupted
             if checkpoint is not None and not interrupted:
-                checkpoint.keep(Round(1, theta, (strengths,), np.array(losses), done=True))
+                losses = np.array(estimate.losses)
+                checkpoint.keep(Round(1, theta, (strengths,), losses, np.zeros(len(losses), np.int64), done=True))
         else:
-            theta, strengths, losses = before.a, before.strengths[0], tuple(before.losses.tolist())
+            theta, strengths = before.a, before.strengths[0]
         left = unexplained(candidates(principal, directions), observed, problem.sampled(theta, 2 * _SEARCH))
         more = left.independent(directions)[: _DIRECTIONS - len(directions)]
         if interrupted or not len(more):
@@ -288,7 +292,7 @@ def fit_moments(
         strengths = np.concatenate([strengths, np.full(len(more), 10 / rate**2)])
     problem = equations(directions, final=True)
     if not interrupted:
-        estimate = solve(problem, theta, strengths, given is None, True, report, losses)
+        estimate = solve(problem, theta, strengths, given is None, True, report, most)
     sampled = problem.sampled(estimate.theta, _FINAL)
     left = unexplained(candidates(principal, directions), observed, sampled)
     process = FittedProcess(
@@ -329,15 +333,16 @@ def solve(
     learn_noise: bool,
     final: bool,
     report: Report | None,
-    losses: tuple[float, ...] = (),
+    most: int = 300,
 ) -> Estimate:
-    """Gauss–Newton steps, damped as by Levenberg and Marquardt, with strengths by empirical Bayes along the way."""
+    """At most so many Gauss–Newton steps, damped as by Levenberg and Marquardt, with strengths by empirical Bayes along
+    the way."""
     parts, free = problem.basis.penalised(), slice(0, theta.size if learn_noise else theta.size - 1)
-    damping, converged, interrupted, history = 1e-3, False, False, list(losses)
+    damping, converged, interrupted, history = 1e-3, False, False, []
     F = np.eye(theta.size)
     prior, decrement, misfit = np.zeros(theta.size), np.inf, np.inf
     try:
-        for iteration in range(_ITERATIONS[final]):
+        for iteration in range(min(_ITERATIONS[final], most)):
             about = problem.linearised(theta)
             F, b = about.jacobian.T @ about.jacobian, about.jacobian.T @ about.residual
             if iteration < _UPDATES:
@@ -364,7 +369,7 @@ def solve(
             damping = max(damping / 8, 1e-6)
     except KeyboardInterrupt:
         interrupted = True
-    if len(history) == len(losses):  # interrupted before the first step: what is known of the point it began from
+    if not history:  # interrupted before the first step: what is known of the point it began from
         about, prior = problem.linearised(theta), _prior(strengths, parts, theta.size)
         F, misfit = about.jacobian.T @ about.jacobian, float(about.residual @ about.residual)
         history.append(0.5 * (misfit + float(prior @ theta**2)))

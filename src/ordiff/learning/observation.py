@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _validation
 from ordiff._validation import Array
@@ -26,6 +26,8 @@ class Observation:
     places: B (m, N) sparse, the states around every sample; None: sample i is state i.
     volumes: v (N,) for the log-linear form, None for the linear one.
     floor: δ ≥ 0.
+    elsewhere: all samples, in blocks on workers, of which these are some: the loss and its derivative are then sums
+    over the blocks, see `blocks_elsewhere`.
 
         linear        likelihood_i = Σ_r W_ir Σ_j B_ij p_r(j) + δ
         log-linear    likelihood_i = Σ_r W_ir exp( Σ_j B_ij log(p_r(j)/v_j + δ) )
@@ -35,6 +37,7 @@ class Observation:
     places: Any = None
     volumes: Array | None = None
     floor: float = 0.0
+    elsewhere: Any = None
 
     def time_matrix(self, n_slices: int) -> sp.csr_array:
         """W, checked."""
@@ -58,6 +61,23 @@ def sparse_rows(matrix: Any, shape: tuple[int, int], name: str) -> sp.csr_array:
     rows.eliminate_zeros()
     rows.sort_indices()
     return rows
+
+
+def place_matrix(places: Any, shape: tuple[int, int], rank: NDArray[np.uint32]) -> sp.csr_array:
+    """B (m, N), checked, with the states in their inner order: state j is named rank[j]."""
+    B = sparse_rows(places, shape, "places")
+    B = sp.csr_array((B.data, rank[B.indices].astype(B.indices.dtype), B.indptr), shape=B.shape)
+    B.sort_indices()
+    if (np.diff(B.indptr) == 0).any():
+        raise ValueError(f"row {int(np.argmin(np.diff(B.indptr)))} of places is empty: that sample is nowhere.")
+    return B
+
+
+def known_time_weights(times: Array, slices: Array, first: int) -> sp.csr_array:
+    """W (m, T) of known times (m,) or windows (m, 2); no weight before the time slice ``first``."""
+    if times.ndim == 2:
+        return window_weights(times, slices, first=first)
+    return time_weights(np.minimum(times, slices[-1]), slices, first=first)
 
 
 def time_weights(times: ArrayLike, slice_times: ArrayLike, *, first: int = 0) -> sp.csr_array:

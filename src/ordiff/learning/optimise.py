@@ -34,6 +34,9 @@ _MOST_SAMPLES = 20_000
 # A Newton step would gain fewer nats than this, over all samples: the optimum is reached.
 _NATS = 0.05
 
+# What ends a fit with the best so far: an interrupt, or the loss of the workers that have the samples.
+STOPS = (KeyboardInterrupt, ConnectionError)
+
 Report = Callable[[int, float], None]
 Mask = NDArray[np.bool_]
 
@@ -101,10 +104,14 @@ class PenalisedLikelihood:
 
 
 class Evaluations:
-    """The evaluations of a run: the losses, the best coefficients so far, and memory to use again."""
+    """The evaluations of a run: the losses, the best coefficients so far, and memory to use again.
+
+    stages: the number of the function that each loss is of: it changes with the strengths of smoothness.
+    """
 
     def __init__(self, report: Report | None = None) -> None:
         self.losses: list[float] = []
+        self.stages: list[int] = []
         self.best: Array | None = None
         self.lowest = np.inf
         self.report, self.workspace = report, Workspace()
@@ -115,6 +122,8 @@ class Evaluations:
         if self._last is not None and self._last[0] is problem and np.array_equal(self._last[1], a):
             return self._last[2], self._last[3].copy()
         value, gradient = problem.value_and_gradient(a, self.workspace)
+        another = self._last is not None and self._last[0] is not problem
+        self.stages.append((self.stages[-1] if self.stages else 0) + another)
         self._last = (problem, a.copy(), value, gradient.copy())
         self.losses.append(value)
         if value < self.lowest:
@@ -126,6 +135,23 @@ class Evaluations:
     def restart(self) -> None:
         """Another function from here on: what was best before is not compared with it."""
         self.lowest, self.best = np.inf, None
+
+    def join(self, other: Evaluations) -> None:
+        """Go on with the losses of a run beside this one."""
+        last = self.stages[-1] + 1 if self.stages else 0
+        self.stages += [last + stage for stage in other.stages]
+        self.losses += other.losses
+
+    def resume(self, before: Round, problem: PenalisedLikelihood) -> Evaluations:
+        """Go on from a round that was kept, as after its last evaluation. This is made again beside the others, which
+        are returned, so that it does not count twice."""
+        beside = self.aside()
+        beside.report = None
+        value, gradient = beside(problem, before.a)
+        self.losses[:], self.stages[:] = before.losses.tolist(), before.functions.tolist()
+        last = replace(problem) if before.changed else problem  # another function, or the same
+        self._last = (last, before.a.copy(), value, gradient.copy())
+        return beside
 
     def aside(self) -> Evaluations:
         """Those of a run beside this one, with losses of its own."""
@@ -245,8 +271,7 @@ def optimise(
         else:
             a, first = before.a, before.number
             problem = replace(problem, parameters=problem.parameters.with_strengths(before.strengths))
-            evaluations.losses[:] = before.losses
-            solution = solution_at(problem, a, evaluations.aside())
+            solution = solution_at(problem, a, evaluations.resume(before, problem))
             if before.done:
                 return solution
             matrix = problem.curvature(solution.fisher, a)
@@ -258,25 +283,28 @@ def optimise(
             if round_ < n_updates:
                 parameters = updated_strengths(problem.parameters, a, solution.covariance, problem.n_samples, auto)
                 changed = parameters is not problem.parameters
-                problem = replace(problem, parameters=parameters)
+                problem = replace(problem, parameters=parameters) if changed else problem
             done = round_ == n_updates + 1 or (not changed and solution.decrement < _NATS)
             if checkpoint is not None:
-                checkpoint.keep(_round(round_ + 1, a, problem, evaluations, done))
+                checkpoint.keep(_round(round_ + 1, a, problem, evaluations, done, changed))
             if changed:
                 evaluations.restart()
             elif done:
                 break
             matrix = problem.curvature(solution.fisher, a)
         return solution
-    except KeyboardInterrupt:
+    except STOPS:
         best = solution if evaluations.best is None else replace(solution, a=evaluations.best, loss=evaluations.lowest)
         return replace(best, problem=problem, information=None, interrupted=True)
 
 
-def _round(number: int, a: Array, problem: PenalisedLikelihood, evaluations: Evaluations, done: bool) -> Round:
+def _round(
+    number: int, a: Array, problem: PenalisedLikelihood, evaluations: Evaluations, done: bool, changed: bool = False
+) -> Round:
     """What a checkpoint keeps."""
     strengths = tuple(block.strengths for block in problem.parameters.blocks)
-    return Round(number, a, strengths, np.array(evaluations.losses), done)
+    losses, functions = np.array(evaluations.losses), np.array(evaluations.stages, np.int64)
+    return Round(number, a, strengths, losses, functions, done, changed)
 
 
 def _first_order_optimum(
@@ -296,8 +324,8 @@ def _first_order_optimum(
         if checkpoint is not None:
             checkpoint.keep(_round(1, a, problem, evaluations, done=True))
     else:
-        a, evaluations.losses[:] = before.a, before.losses
-        loss, g = evaluations.aside()(problem, a)
+        a, beside = before.a, evaluations.resume(before, problem)
+        loss, g = beside(problem, a)
     newton = g / matrix if matrix.ndim == 1 else np.asarray(cho_solve(cho_factor(matrix), g))
     return Solution(a, problem, loss, decrement=0.5 * problem.n_samples * float(g @ newton))
 

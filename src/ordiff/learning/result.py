@@ -249,6 +249,7 @@ class FitResult:
     chain: FittedChain
     solution: Solution
     losses: tuple[float, ...]  # after every evaluation
+    stages: tuple[int, ...]  # which function each is of
     converged: bool
     unreached: NDArray[np.intp]
     early: NDArray[np.intp]  # seen before the first step, and not used

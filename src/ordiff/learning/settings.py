@@ -161,7 +161,7 @@ class Solver:
         The time step of the chain, in the units of the times. "auto" is horizon/40, shorter (to horizon/80) where the
         drift changes fast, longer when that would need more than the most states.
     max_iter : int
-        The most iterations of L-BFGS at one strength of smoothness.
+        The most iterations of L-BFGS at one strength of smoothness, also in the first look.
     tol : float
         L-BFGS stops when the loss falls by less than this share.
     n_starts : int
@@ -238,7 +238,7 @@ class FitSettings:
 
     def coarse(self, basis: int) -> FitSettings:
         """Those of a first look: few functions, few iterations, one start."""
-        solver = replace(self.solver, max_iter=60, n_starts=1)
+        solver = replace(self.solver, max_iter=min(60, self.solver.max_iter), n_starts=1)
         return replace(self, smoothness=replace(self.smoothness, basis=basis), solver=solver)
 
     def on_designed_states(self) -> FitSettings:

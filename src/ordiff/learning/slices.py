@@ -3,6 +3,7 @@
 BlockSchedule                                how the steps are cut into blocks
 SliceWeights, PooledWeights                  how samples weight the time slices; immutable
 LikelihoodAccumulator, PooledAccumulator     one pass: likelihoods from blocks, and sources for the way back
+ReceivedSource                               the sources of samples that are elsewhere
 ForwardStore, Workspace                      the memory of a pass
 """
 
@@ -301,3 +302,23 @@ class PooledAccumulator:
         begin = (block - 1) * w.schedule.length
         for target, weights in zip(out, w.by_step[begin:], strict=False):
             np.multiply(source[:, None], weights, out=target)
+
+
+# ------------------------------------------------------------------------------------------ samples elsewhere
+
+
+@dataclass(frozen=True, eq=False)
+class ReceivedSource:
+    """The derivative of a loss by all time slices, (S, N, F), as blocks of samples elsewhere have given it."""
+
+    source: Array
+    schedule: BlockSchedule
+    workspace: Workspace
+
+    def by_state(self, block: int, steps: Array) -> Array:
+        count, n, phases = steps.shape
+        return self.schedule.by_state(steps, self.workspace("by state", n, count * phases))
+
+    def adjoint_source(self, block: int, states: Array, slope: Array, out: Array) -> None:
+        begin = (block - 1) * self.schedule.length
+        out[...] = self.source[begin : begin + len(out)]

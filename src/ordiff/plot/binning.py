@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.ndimage import median_filter
+from scipy.spatial import cKDTree
 
 from ordiff._validation import Array
 
@@ -55,15 +55,38 @@ def running(x: Array, *values: Array, bins: int = 30) -> list[Array]:
     return [np.array([np.median(v[rows]) for rows in groups]) for v in (x, *values)]
 
 
-def without_spikes(loss: Array) -> Array:
-    """The losses of a fit, NaN where a step of a line search went far: well above those around it."""
-    around = median_filter(np.nan_to_num(loss, nan=np.inf), size=5, mode="nearest")
-    low, high = np.nanmin(loss), np.nanquantile(loss, 0.9)
-    return np.where(loss <= around + 0.03 * (high - low) + 1e-12, loss, np.nan)
+def stages(losses: Array, numbers: Any) -> list[tuple[Array, Array]]:
+    """Evaluations (from 1 on) and losses above the lowest of their stage, for every stage of at least three; without
+    those of a line search that went far, more than 1,000 times as high as the first."""
+    out = []
+    for number in np.unique(numbers):
+        at = np.flatnonzero(numbers == number)
+        above = losses[at] - np.nanmin(losses[at]) if np.isfinite(losses[at]).any() else np.zeros(at.size)
+        kept = np.isfinite(above) & (above > 0) & (above <= 1000 * max(above[0], 1e-12))
+        if at.size >= 3 and kept.any():
+            out.append((at[kept] + 1, above[kept]))
+    return out
 
 
-def loss_range(loss: Array) -> tuple[float, float]:
-    """Limits of an axis for the losses of a fit that leave out the steps of a line search that went far."""
-    low, high = np.nanmin(loss), np.nanquantile(loss, 0.9)
-    margin = 0.1 * (high - low) or 1e-3
-    return low - margin, high + margin
+def smooth_grid(Y: Array, W: Array, bins: int) -> tuple[tuple[Array, Array], Array, Any]:
+    """Vectors or values W (m, c) at the points of a grid over Y (m, 2), as means over the samples around them.
+
+    Weights are Gaussian, as wide as a cell or as the distance to the tenth sample, whichever is more. Returns the
+    coordinates of the grid, the means (bins, bins, c), and where there are samples (bins, bins): not further than 1.5
+    cells or twice the usual distance of near samples.
+    """
+    scale = axis_scales(Y)
+    low, high = np.quantile(Y, [0.002, 0.998], axis=0)
+    high = np.where(high > low, high, low + 1.0)
+    x, y = (np.linspace(a, b, bins) for a, b in zip(low, high, strict=True))
+    at = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
+    tree, cell = cKDTree(Y / scale), float(np.mean((high - low) / scale)) / bins
+    k = min(60, len(Y))
+    distance, near = tree.query(at / scale, k)
+    distance, near = distance.reshape(len(at), k), near.reshape(len(at), k)
+    width = np.maximum(0.7 * cell, distance[:, min(9, k - 1)])
+    weight = np.exp(-0.5 * (distance / width[:, None]) ** 2) + 1e-300
+    mean = np.einsum("pk,pkc->pc", weight, W[near]) / weight.sum(axis=1, keepdims=True)
+    usual = float(np.quantile(tree.query(Y / scale, min(4, len(Y)))[0].reshape(len(Y), -1)[:, -1], 0.9))
+    there = distance[:, 0] <= max(1.5 * cell, 2 * usual)
+    return (x, y), mean.reshape(bins, bins, -1), there.reshape(bins, bins)

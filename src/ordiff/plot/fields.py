@@ -11,8 +11,8 @@ from ordiff import _validation
 from ordiff._validation import Array
 from ordiff.fields import velocity
 from ordiff.operator import MarkovOperator
-from ordiff.plot.binning import axis_scales, cells, grid_arrows
-from ordiff.plot.embedding import Embedding, samples_of
+from ordiff.plot.binning import axis_scales, grid_arrows, smooth_grid
+from ordiff.plot.embedding import AnyEmbedding, Embedding, Layout, as_embedding, samples_of
 from ordiff.plot.style import BLUE, ORANGE, RED, SEQUENTIAL, axes_or_new, drift_unit, marker_size, units
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def field(
     label: str = "",
     title: str = "",
     cmap: str = SEQUENTIAL,
-    embedding: Embedding | None = None,
+    embedding: Layout = None,
 ) -> Any:
     """Values at the samples of a model, operator or graph, or at points (m, n), as colours. Returns the Axes.
 
@@ -39,7 +39,7 @@ def field(
     if v.shape != (len(X),):
         raise ValueError(f"values must have shape ({len(X)},), one for each sample; got {v.shape}.")
     ax = axes_or_new(ax)
-    embedding = embedding or Embedding.of(X)
+    embedding = as_embedding(embedding, X)
     finite = v[np.isfinite(v)]
     low, high = np.quantile(finite, [0.005, 0.995]) if finite.size else (0.0, 1.0)  # not the range of one outlier
     if X.shape[1] == 1:
@@ -49,11 +49,18 @@ def field(
     ax.figure.colorbar(dots, ax=ax, label=label or name.replace("_", " "))
     mark_start(ax, data, embedding)
     embedding.label(ax)
+    equal_axes(ax, embedding.points(X))
     ax.set_title(title, fontsize=10)
     return ax
 
 
-def _against(ax: Any, data: Any, embedding: Embedding, values: Array, label: str, title: str = "") -> Any:
+def equal_axes(ax: Any, Y: Array) -> None:
+    """One scale for both axes, unless one of them spreads far more than the other."""
+    if (axis_scales(Y) == 1).all():
+        ax.set_aspect("equal", adjustable="datalim")
+
+
+def _against(ax: Any, data: Any, embedding: AnyEmbedding, values: Array, label: str, title: str = "") -> Any:
     """Values at the samples over their only coordinate, with a line at the start."""
     if hasattr(data, "start_points_"):
         start = np.average(embedding.points(data.start_points_)[:, 0], weights=data.start_weights_)
@@ -66,7 +73,7 @@ def _against(ax: Any, data: Any, embedding: Embedding, values: Array, label: str
     return ax
 
 
-def mark_start(ax: Any, model: Any, embedding: Embedding) -> None:
+def mark_start(ax: Any, model: Any, embedding: AnyEmbedding) -> None:
     """A star where the process of a model starts; of several points at their mean."""
     if not hasattr(model, "start_points_") or any(line.get_gid() == "start" for line in ax.lines):
         return
@@ -88,7 +95,7 @@ def drift(
     samples: bool = True,
     length: str = "",
     time: str = "",
-    embedding: Embedding | None = None,
+    embedding: Layout = None,
 ) -> Any:
     """The drift over two coordinates, as "arrows" or "streamlines": its mean in each cell of a grid. Returns the Axes.
 
@@ -100,8 +107,8 @@ def drift(
     X = samples_of(model)
     V = velocity(model, "symmetric") if isinstance(model, MarkovOperator) else _part_of_drift(model, part)
     ax = axes_or_new(ax)
-    embedding = embedding or Embedding.of(X)
-    Y, W = embedding.points(X), embedding.vectors(V)
+    embedding = as_embedding(embedding, X)
+    Y, W = embedding.points(X), embedding.vectors(X, V)
     if X.shape[1] == 1:
         ax.axhline(0, color="0.7", lw=0.8)
         return _against(ax, model, embedding, W[:, 0], f"drift{units(drift_unit(length, time))}")
@@ -113,6 +120,7 @@ def drift(
         _arrows(ax, Y, W, bins, colour, drift_unit(length, time))
     mark_start(ax, model, embedding)
     embedding.label(ax)
+    equal_axes(ax, Y)
     return ax
 
 
@@ -130,9 +138,11 @@ def rotation_share(model: SnapshotSDE) -> Array:
 
 
 def _streamlines(ax: Any, Y: Array, W: Array, bins: int, colour: str) -> None:
-    centres, mean, count = cells(Y, W, bins)
-    u, v = (np.ma.masked_where(count == 0, mean[..., c]).T for c in (0, 1))
-    ax.streamplot(*centres, u, v, color=colour, linewidth=0.8, density=1.3, arrowsize=0.8)
+    grid, mean, there = smooth_grid(Y, W, 2 * bins)
+    u, v = (np.ma.masked_where(~there, mean[..., c]).T for c in (0, 1))
+    speed = np.ma.hypot(u / axis_scales(Y)[0], v / axis_scales(Y)[1])
+    width = 0.4 + 0.9 * np.sqrt(speed.filled(0.0) / max(float(speed.max()), 1e-300))
+    ax.streamplot(*grid, u, v, color=colour, linewidth=width, density=1.6, arrowsize=0.8, zorder=3)  # fmt: skip
 
 
 def _arrows(ax: Any, Y: Array, W: Array, bins: int, colour: str, unit: str) -> None:
@@ -147,7 +157,12 @@ def _arrows(ax: Any, Y: Array, W: Array, bins: int, colour: str, unit: str) -> N
 
 
 def landscape(
-    model: SnapshotSDE, ax: Any = None, *, levels: int = 18, unit: str = "", embedding: Embedding | None = None
+    model: SnapshotSDE,
+    ax: Any = None,
+    *,
+    levels: int = 18,
+    unit: str = "",
+    embedding: Layout = None,
 ) -> Any:
     """The potential −l over two coordinates: low where the drift leads. Returns the Axes.
 
@@ -155,22 +170,23 @@ def landscape(
     """
     ax = axes_or_new(ax)
     X = samples_of(model)
-    embedding = embedding or Embedding.of(X)
+    embedding = as_embedding(embedding, X)
     if X.shape[1] == 1:
         return _against(ax, model, embedding, -model.ordering_, f"potential −l{units(unit)}")
-    if X.shape[1] == 2 and model.states_.points.shape[1] == 2:
+    if isinstance(embedding, Embedding) and X.shape[1] == 2 and model.states_.points.shape[1] == 2:
         potential = _contours(ax, model, embedding, levels)
     else:
         potential = _cell_means(ax, embedding.points(X), -model.ordering_)
     ax.figure.colorbar(potential, ax=ax, label=f"potential −l{units(unit)}")
     mark_start(ax, model, embedding)
     embedding.label(ax)
+    equal_axes(ax, embedding.points(X))
     return ax
 
 
 def paths(
     model: SnapshotSDE, times: ArrayLike, points: ArrayLike, ax: Any = None, *, most: int = 50, time: str = "",
-    embedding: Embedding | None = None,
+    embedding: Layout = None,
 ) -> Any:  # fmt: skip
     """Simulated paths over two coordinates, as `SnapshotSDE.simulate` returns them, on the samples. Returns the Axes.
 
@@ -179,7 +195,7 @@ def paths(
     """
     ax = axes_or_new(ax)
     X, P, t = samples_of(model), np.asarray(points, dtype=np.float64), np.asarray(times, dtype=np.float64)
-    embedding = embedding or Embedding.of(X)
+    embedding = as_embedding(embedding, X)
     Y = embedding.points(P[:most])
     if X.shape[1] == 1:
         ax.plot(t, Y[:, :, 0].T, color=BLUE, lw=0.7, alpha=0.5)
@@ -191,11 +207,12 @@ def paths(
         ax.plot(*Y[:, -1].T, "o", ms=3, color=ORANGE, mec="k", mew=0.3, zorder=4, label="ends")
         embedding.label(ax)
         mark_start(ax, model, embedding)
+        equal_axes(ax, embedding.points(X))
     ax.set_title(f"{len(Y)} simulated paths until {t[-1]:.4g} {time}".rstrip(), fontsize=10)
     return ax
 
 
-def _contours(ax: Any, model: SnapshotSDE, embedding: Embedding, levels: int) -> Any:
+def _contours(ax: Any, model: SnapshotSDE, embedding: AnyEmbedding, levels: int) -> Any:
     from matplotlib.tri import Triangulation
 
     Y = embedding.points(model.states_.points)
@@ -207,7 +224,7 @@ def _contours(ax: Any, model: SnapshotSDE, embedding: Embedding, levels: int) ->
 
 
 def _cell_means(ax: Any, Y: Array, values: Array) -> Any:
-    (x, y), mean, count = cells(Y, np.repeat(values[:, None], 2, axis=1), 40)
-    shown = np.ma.masked_where(count == 0, mean[..., 0])
+    grid, mean, there = smooth_grid(Y, values[:, None], 60)
+    shown = np.ma.masked_where(~there, mean[..., 0])
     low, high = np.quantile(shown.compressed(), [0.01, 0.99])  # not the range of one outlier
-    return ax.pcolormesh(x, y, shown.T, cmap="cividis", vmin=low, vmax=high, rasterized=True)
+    return ax.pcolormesh(*grid, shown.T, cmap="cividis", vmin=low, vmax=high, rasterized=True)

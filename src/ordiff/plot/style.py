@@ -52,9 +52,9 @@ def units(*parts: str) -> str:
 
 def drift_unit(length: str, time: str) -> str:
     """Length per time; '' when no unit of time was given."""
-    return f"{length or '1'}/{time}" if time else ""
+    return (f"{length}/{time}" if length else f"per {time}") if time else ""
 
 
 def noise_unit(length: str, time: str) -> str:
     """Length per square root of time; '' when no unit of time was given."""
-    return f"{length or '1'}/√{time}" if time else ""
+    return (f"{length}/√{time}" if length else f"per √{time}") if time else ""

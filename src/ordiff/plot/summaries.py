@@ -9,7 +9,7 @@ import numpy as np
 from ordiff._validation import Array
 from ordiff.plot.checks import check_scores, shortened
 from ordiff.plot.curves import history, is_constant, noise, truth
-from ordiff.plot.embedding import Embedding, samples_of
+from ordiff.plot.embedding import Layout, as_embedding, samples_of
 from ordiff.plot.fields import drift, field, landscape, rotation_share
 from ordiff.plot.style import RED, new_figure, noise_unit, units
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 def overview(
     model: SnapshotSDE, *, times: Array | None = None, length: str = "", time: str = "",
-    embedding: Embedding | None = None,
+    embedding: Layout = None,
 ) -> Figure:  # fmt: skip
     """One picture of a fit: times or ordering, potential and drift, noise on the samples and against the ordering; of a
     noise that is the same everywhere its interval, and the check in place of a curve."""
     figure = new_figure(13, 7.4)
     axes = figure.subplots(2, 3)
     X = samples_of(model)
-    at = embedding or Embedding.of(X)
+    at = as_embedding(embedding, X)
     if times is None:
         field(model, "ordering_std", axes[0, 0], title="ordering, standard deviation", embedding=at)
     else:
@@ -59,7 +59,7 @@ def overview(
     return figure
 
 
-def fates(model: SnapshotSDE, probabilities: dict[str, Array], *, embedding: Embedding | None = None) -> Figure:
+def fates(model: SnapshotSDE, probabilities: dict[str, Array], *, embedding: Layout = None) -> Figure:
     """The probability of each fate at the samples, one map a fate, by name."""
     rows, columns = -(-len(probabilities) // 3), min(3, len(probabilities))
     figure = new_figure(4.6 * columns, 3.8 * rows)
@@ -71,11 +71,11 @@ def fates(model: SnapshotSDE, probabilities: dict[str, Array], *, embedding: Emb
     return figure
 
 
-def rotation(model: SnapshotSDE, *, length: str = "", time: str = "", embedding: Embedding | None = None) -> Figure:
+def rotation(model: SnapshotSDE, *, length: str = "", time: str = "", embedding: Layout = None) -> Figure:
     """The drift in its two parts: streamlines of the gradient and of the rotation, and the share of the rotation."""
     figure = new_figure(13, 4)
     axes = figure.subplots(1, 3)
-    at = embedding or Embedding.of(samples_of(model))
+    at = as_embedding(embedding, samples_of(model))
     for ax, part in zip(axes, ("gradient", "rotation"), strict=False):
         kind = "streamlines" if part == "gradient" or model.rotation_.any() else "arrows"
         drift(model, ax, kind=kind, part=part, length=length, time=time, embedding=at)

@@ -18,12 +18,13 @@ def define_kernel() -> Any:
     """The class, which derives from one of CellRank; `ordiff.single_cell` calls this once."""
     try:
         from cellrank.kernels import UnidirectionalKernel
+        from cellrank.kernels.mixins import ConnectivityMixin
     except ImportError:
         raise _validation.MissingExtraError(
             "OrdiffKernel needs cellrank, which ordiff does not install: pip install 'cellrank>=2.0'."
         ) from None
 
-    class OrdiffKernel(UnidirectionalKernel):
+    class OrdiffKernel(ConnectivityMixin, UnidirectionalKernel):
         """`operator` as a CellRank kernel: add it to and multiply it with others, and give it to an estimator.
 
         It goes forward in time only; for backward questions give an ordering that falls, such as −pseudotime.
@@ -36,6 +37,19 @@ def define_kernel() -> Any:
                     'instance compute_transition_matrix(-adata.obs["dpt_pseudotime"]).'
                 )
             super().__init__(check_anndata(adata), **kwargs)
+
+        def _read_from_adata(self, **kwargs: Any) -> None:
+            """CellRank's own, but for the neighbours, of which scanpy's are not needed."""
+            super(ConnectivityMixin, self)._read_from_adata(**kwargs)
+
+        @property
+        def connectivities(self) -> Any:
+            """1 where a step leads to another cell: the graph of the kernel, which `plot_projection` takes."""
+            pattern = self.transition_matrix.tocsr(copy=True)
+            pattern.data[:] = 1.0
+            pattern.setdiag(0.0)
+            pattern.eliminate_zeros()
+            return pattern
 
         def compute_transition_matrix(
             self,

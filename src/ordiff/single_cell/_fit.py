@@ -78,7 +78,8 @@ def fit(
     times = numeric_column(adata, time_key, "time")
     origin = float(times.values.min()) if time_origin is None else _validation.number(time_origin, "time_origin")
     start = _find_start(adata, X, times, root)
-    model = _learn(X, times.values - origin, start, options)
+    names = [f"PC{k + 1}" if use_rep == PCA else f"{use_rep}{k}" for k in range(X.shape[1])]
+    model = _learn(X, times.values - origin, start, options, names)
     op, step_settings = _operator_on_cells(model, X, n_neighbors)
     settings = _described_options(model, options) | step_settings | {
         "time_key": time_key, "time_unit": times.unit, "time_origin": origin, "use_rep": use_rep,
@@ -92,11 +93,11 @@ def fit(
     return written if copy else model
 
 
-def _learn(X: Array, times: Array, start: Any, options: dict[str, Any]) -> SnapshotSDE:
+def _learn(X: Array, times: Array, start: Any, options: dict[str, Any], names: list[str]) -> SnapshotSDE:
     """The fitted model; times (m,) count from the start of the process."""
     from ordiff.model import SnapshotSDE
 
-    return SnapshotSDE(None).set_params(start=start, **options).fit(X, times)
+    return SnapshotSDE(None).set_params(start=start, **options).fit(X, times, names=names)
 
 
 def _described_options(model: SnapshotSDE, options: dict[str, Any]) -> dict[str, str | float]:

@@ -18,6 +18,7 @@ from ordiff import _validation, tuning
 from ordiff._validation import Array
 from ordiff.fields import velocity
 from ordiff.kernel.kernel import Kernel
+from ordiff.kernel.ordering import Ordering
 from ordiff.operator import MarkovOperator
 from ordiff.single_cell._graph import cell_graph, cell_noise
 from ordiff.single_cell._key import PCA, PSEUDOTIME, Keys, check_key
@@ -75,8 +76,9 @@ def operator(
     n_neighbors
         Neighbours of the graph that is built, 100 by default.
     forward
-        At every cell a step raises the ordering by Φ⁻¹(forward) standard deviations of a step without drift, so that it
-        goes up with about this probability, whatever the units of a pseudotime.
+        At every cell a step raises the ordering by Φ⁻¹(forward) standard deviations of a step without drift, whatever
+        the units of a pseudotime. With normal differences it goes up with this probability; with others more or less
+        often, from cell to cell: the median that was found is ``uns["ordiff"]["forward_found"]``.
     speed
         Instead of ``forward``: the speed in units of the representation per unit of time.
     scale
@@ -201,7 +203,17 @@ def compute_operator(adata: AnnData, options: OperatorOptions) -> OperatorResult
         op = Kernel(orderings + tilted, noise=rho).operator(graph, step, q, options.alpha)
     unit = next((term.unit for term in terms if term.unit), "")
     settings = options.settings() | graph_settings | step_settings | {"time_unit": unit}
+    if len(tilted) == 1:
+        settings["forward_found"] = _probability_of_rising(op, tilted[0])
     return OperatorResult(op, rho, tuple(term.values for term in terms if term.values is not None), settings)
+
+
+def _probability_of_rising(op: MarkovOperator, ordering: Ordering) -> float:
+    """The median over the cells of the probability that a step to another cell goes up."""
+    graph, P = op.graph, op.matrix
+    i = graph.sources()
+    up = np.bincount(i, P.data * (ordering.edge_differences(graph) > 0), minlength=graph.n_points)
+    return float(np.median(up / np.maximum(1 - op.staying(), np.finfo(float).tiny)))
 
 
 def _slot_arrays(result: OperatorResult, keys: Keys, bases: dict[str, Array]) -> SlotArrays:

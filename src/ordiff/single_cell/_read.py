@@ -42,7 +42,10 @@ def check_anndata(adata: Any) -> Any:
         hint = ' Give one modality, for instance mdata["rna"].' if type(adata).__name__ == "MuData" else ""
         raise ValueError(f"adata must be an AnnData object; got {type(adata).__name__}.{hint}")
     if hasattr(adata.obs, "to_memory"):
-        raise ValueError("adata was read lazily: bring it to memory first, adata = adata.to_memory().")
+        raise ValueError(
+            "adata was read lazily, and its obs must be in memory: adata = adata.to_memory(); or, if X is to stay on "
+            "disk, adata = anndata.AnnData(adata.X, obs=adata.obs.to_memory(), obsm=dict(adata.obsm))."
+        )
     return adata
 
 
@@ -53,10 +56,11 @@ def quote_names(names: Iterable[Any]) -> str:
 
 
 def dense_array(values: Any, name: str) -> Array:
-    """Values (m, n), finite; a sparse matrix is refused."""
+    """Values (m, n), finite; those of a file or a Dask array are read, and a sparse matrix is refused."""
     if hasattr(values, "to_numpy"):  # a DataFrame
         values = values.to_numpy()
-    if sp.issparse(values) or hasattr(values, "to_memory"):  # the latter is the sparse matrix of a backed file
+    # the second is the sparse matrix of a backed file, the third a Dask array of sparse chunks
+    if sp.issparse(values) or hasattr(values, "to_memory") or sp.issparse(getattr(values, "_meta", None)):
         raise ValueError(
             f"{name} is sparse, and would fill memory as a dense array: use principal components (scanpy.pp.pca), or "
             'store what you want dense, adata.obsm["X_dense"] = adata.X.toarray(), and use_rep="X_dense".'
@@ -79,21 +83,27 @@ def finite_values(adata: AnnData, values: Array, name: str) -> Array:
 
 
 def representation(adata: AnnData, use_rep: str, n_pcs: int | None) -> Array:
-    """The coordinates of the cells, (m, n): ``obsm[use_rep]``, or ``X``, and the first ``n_pcs`` of its columns."""
+    """The coordinates of the cells, (m, n): ``obsm[use_rep]``, or ``X``, and the first ``n_pcs`` of its columns.
+
+    Nothing else is read: of a backed file or of Dask arrays X stays where it is unless it is asked for, and then only
+    these columns of it are read.
+    """
     if use_rep == GENES:
         if adata.X is None:
             raise ValueError("adata has no X: name a representation in obsm, use_rep=...")
-        X = dense_array(adata.X, "X")
+        values, name = adata.X, "X"
     elif use_rep in adata.obsm:
-        X = dense_array(adata.obsm[use_rep], f"obsm[{use_rep!r}]")
+        values, name = adata.obsm[use_rep], f"obsm[{use_rep!r}]"
     else:
         run = " Run scanpy.pp.pca(adata) first, or" if use_rep == PCA else " Choose"
         raise ValueError(
             f'adata.obsm has no {use_rep!r}, it has {quote_names(adata.obsm)}.{run} use_rep="X" for the genes.'
         )
     if n_pcs is None:
-        return X
-    return np.ascontiguousarray(X[:, : _validation.count(n_pcs, "n_pcs", 1, X.shape[1], f"There are {X.shape[1]}.")])
+        return dense_array(values, name)
+    n = _validation.count(n_pcs, "n_pcs", 1, values.shape[1], f"There are {values.shape[1]}.")
+    some = values.iloc[:, :n] if hasattr(values, "iloc") else values[:, :n]
+    return np.ascontiguousarray(dense_array(some, name))
 
 
 def embeddings(adata: AnnData, embedding: Any) -> dict[str, Array]:
