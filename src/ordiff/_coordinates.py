@@ -8,7 +8,9 @@ would be). Where the last cannot be told, what is left out must be smaller still
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +87,17 @@ class LinearCoordinates:
     def inverse(self, Z: Array) -> Array:
         """Points (…, q) of these coordinates in the data's, (…, n)."""
         return Z if self.back is None or self.centre is None else self.centre + Z @ self.back
+
+    def names(self, given: Sequence[str]) -> list[str]:
+        """Of the coordinates of the process: the given ones of the data, if it has these, else of components."""
+        if self.forward is None:
+            return [str(name) for name in given]
+        return [f"component {k + 1}" for k in range(self.forward.shape[1])]
+
+    def field_at(self, process: Any, name: str, vectors: bool, X: Array) -> Array:
+        """A field of a process in these coordinates at points X (p, n) of the data, (p,) or, of vectors, (p, n)."""
+        values = getattr(process, name)(self.transform(X))
+        return self.vectors(values) if vectors else values
 
     def vectors(self, V: Array) -> Array:
         """Vectors (…, q) in these coordinates in the data's, (…, n)."""

@@ -8,18 +8,16 @@ spacing and radius follow from them. *Learn*: maximum likelihood on the designed
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ordiff import _io, _validation
-from ordiff._coordinates import LinearCoordinates
 from ordiff._parallel import one_blas_thread
 from ordiff._sample_blocks import in_blocks
 from ordiff._summary import summary, warn_of_fit
@@ -33,13 +31,13 @@ from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.direction import NoiseDirection
 from ordiff.learning.discretise import likelihood_on
 from ordiff.learning.fit import fit, progress_bar
+from ordiff.learning.grouped import GroupedParameters
 from ordiff.learning.moments import MomentFit, fit_moments, is_by_moments
 from ordiff.learning.process import FittedProcess
 from ordiff.learning.result import FitResult, FittedChain
-from ordiff.learning.settings import GROUPS, FitSettings, group_of
+from ordiff.learning.settings import FitSettings, group_of
 from ordiff.learning.uncertainty import LikelihoodProfile, Uncertainty, bootstrap, noise_profile
 from ordiff.passage import fate_probabilities, terminal_sets
-from ordiff.states import States
 
 # What only a chain has, and what is said where there is none.
 _OF_CHAIN = ("states_", "graph_", "operator_", "eps_", "_observed")
@@ -49,7 +47,7 @@ _NO_CHAIN = (
 )
 
 
-class SnapshotSDE(BaseEstimator):
+class SnapshotSDE(GroupedParameters):
     """Learns dx = (∇l + w) dt + ρ dW from points that were each seen once.
 
     In up to three dimensions by the likelihood of a chain. Data of four dimensions and more, with known times and
@@ -157,38 +155,6 @@ class SnapshotSDE(BaseEstimator):
         self.states, self.times, self.smoothness, self.solver = states, times, smoothness, solver
         self.progress, self.random_state = progress, random_state
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings; with ``deep`` also the members of the groups, as smoothness__noise."""
-        params: dict[str, Any] = super().get_params(deep=False)
-        if deep:
-            for name in (*GROUPS, "states"):
-                params |= {f"{name}__{member}": value for member, value in self._members(name).items()}
-        return params
-
-    def set_params(self, **params: Any) -> SnapshotSDE:
-        """Change settings; a member of a group by its name, as smoothness__noise."""
-        super().set_params(**{name: value for name, value in params.items() if "__" not in name})
-        for full, value in params.items():
-            name, nested, member = full.partition("__")
-            if not nested:
-                continue
-            members = self._members(name)
-            if member not in members:
-                options = ", ".join(f"{name}__{one}" for one in members) or ", ".join(super().get_params(deep=False))
-                raise ValueError(f"SnapshotSDE has no setting {full!r} as it is; it has {options}.")
-            setattr(self, name, replace(group_of(getattr(self, name), name), **{member: value}))
-        return self
-
-    def _members(self, name: str) -> dict[str, Any]:
-        """The members of the group that a parameter stands for; none when it stands for something else."""
-        if name != "states" and name not in GROUPS:
-            return {}
-        try:
-            group = group_of(getattr(self, name), name)
-        except ValueError:  # `fit` says what is wrong
-            return {}
-        return {} if isinstance(group, States) else {one.name: getattr(group, one.name) for one in fields(group)}
-
     # -------------------------------------------------------------------------------------------- fit
 
     def fit(
@@ -216,6 +182,8 @@ class SnapshotSDE(BaseEstimator):
         _validation.array_like(X, "X")
         X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
         settings = FitSettings.of(self)
+        if names is not None:
+            names = _validation.names(names, X.shape[1], "names")
         if elsewhere is not None:
             elsewhere.check(settings)
         data = Snapshots.of(self.start, settings.times, X, times, sample_weight, elsewhere)
@@ -237,22 +205,17 @@ class SnapshotSDE(BaseEstimator):
                 result: FitResult | MomentFit = fit_moments(settings, data, report, kept)
             else:
                 result = fit(settings, data, report, kept)
-            self._read(settings, data, result, self._coordinate_names(names))
+            self._read(
+                settings,
+                data,
+                result,
+                self.coordinates_.names(getattr(self, "feature_names_in_", ()) if names is None else names),
+            )
             self.n_iter_ = report.n
         warn_of_fit(self)
         if elsewhere is not None:
             elsewhere.end()
         return self
-
-    def _coordinate_names(self, names: Sequence[str] | None) -> list[str]:
-        """Of the coordinates of the process: those of X, or components of them; none when X has none."""
-        n = self.n_features_in_
-        given = list(getattr(self, "feature_names_in_", ()) if names is None else names)
-        if given and len(given) != n:
-            raise ValueError(f"there are {n} coordinates and {len(given)} names.")
-        if self.coordinates_.forward is None:
-            return [str(name) for name in given]
-        return [f"component {k + 1}" for k in range(self.coordinates_.forward.shape[1])]
 
     def _read(
         self, settings: FitSettings, data: Snapshots, result: FitResult | MomentFit, names: Sequence[str]
@@ -339,7 +302,7 @@ class SnapshotSDE(BaseEstimator):
     def _field_at(self, X: Any, name: str, vectors: bool = False) -> Array:
         """A field of the process at points (p, n); of a Dask array lazily."""
         check_is_fitted(self)
-        field = partial(_field, self._process, self.coordinates_, name, vectors)
+        field = partial(self.coordinates_.field_at, self._process, name, vectors)
         if is_dask_array(X):
             return map_rows(field, X, self.n_features_in_, vectors)
         return field(self._checked(X))
@@ -473,12 +436,6 @@ class SnapshotSDE(BaseEstimator):
         """Write the model to one file: arrays and JSON, no pickle. `ordiff.load` reads it."""
         check_is_fitted(self)
         _io.write(path, self)
-
-
-def _field(process: Any, coordinates: LinearCoordinates, name: str, vectors: bool, X: Array) -> Array:
-    """A field of a process at points X (p, n), (p,) or (p, n)."""
-    values = getattr(process, name)(coordinates.transform(X))
-    return coordinates.vectors(values) if vectors else values
 
 
 def load(path: str | Path) -> SnapshotSDE:
