@@ -95,8 +95,6 @@ class LinearCoordinates:
     def names(self, given: Sequence[str], n: int) -> list[str]:
         """What these coordinates are called where those of the data, n of them, have the names that are given, if any:
         the same where they are some of the data's, else components."""
-        if given and len(given) != n:
-            raise ValueError(f"there are {n} coordinates and {len(given)} names.")
         if self.forward is None:
             return [str(name) for name in given]
         called = given or [f"x{k + 1}" for k in range(n)]

@@ -311,6 +311,15 @@ def text(value: Any, name: str) -> str:
     return value
 
 
+def names(values: Any, n: int, name: str) -> list[str]:
+    """So many words."""
+    if isinstance(values, str) or not hasattr(values, "__len__") or isinstance(values, Mapping):
+        raise ValueError(f"{name} must be {n} words; got {type(values).__name__}.")
+    if len(values) != n or not all(isinstance(one, str) for one in values):
+        raise ValueError(f"{name} must be {n} words, one for each coordinate; got {values!r}.")
+    return [str(one) for one in values]
+
+
 def path(value: Any, name: str = "path") -> Path:
     """The path of a file."""
     if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):

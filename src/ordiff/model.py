@@ -182,12 +182,14 @@ class SnapshotSDE(GroupedSettings):
             elsewhere, X, times, sample_weight = in_blocks(X, times, sample_weight)
         _validation.array_like(X, "X")
         X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
+        called = getattr(self, "feature_names_in_", ())
+        called = called if names is None else _validation.names(names, X.shape[1], "names")
         settings = FitSettings.of(self)
         if elsewhere is not None:
             elsewhere.check(settings)
         data = Snapshots.of(self.start, settings.times, X, times, sample_weight, elsewhere)
         with one_blas_thread(), progress_bar(self.progress) as report:
-            warn_of_units(data, [str(name) for name in getattr(self, "feature_names_in_", range(X.shape[1]))])
+            warn_of_units(data, [str(name) for name in (called if len(called) else range(X.shape[1]))])
             self.coordinates_ = coordinates_for(settings, data)
             self._samples, original = X, data
             data = original.in_coordinates(self.coordinates_)
@@ -204,8 +206,7 @@ class SnapshotSDE(GroupedSettings):
                 result: FitResult | MomentFit = fit_moments(settings, data, report, kept)
             else:
                 result = fit(settings, data, report, kept)
-            given = list(getattr(self, "feature_names_in_", ()) if names is None else names)
-            self._read(settings, data, result, self.coordinates_.names(given, X.shape[1]))
+            self._read(settings, data, result, self.coordinates_.names(list(called), X.shape[1]))
             self.n_iter_ = report.n
         warn_of_fit(self)
         if elsewhere is not None:

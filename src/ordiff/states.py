@@ -35,6 +35,7 @@ from ordiff._polynomials import (
     n_terms,
     projected,
 )
+from ordiff._starts import CONNECTED, initial_mass, origins_of
 from ordiff._validation import Array, GraphError
 from ordiff.geometry import (
     balanced_density,
@@ -62,8 +63,8 @@ _LLOYD_ITERATIONS = 5
 _DENSITIES: dict[str, Callable[..., Array]] = {
     "kernel": kernel_density, "knn": knn_density, "balanced": balanced_density,
 }  # fmt: skip
-# Spacings up to which states are connected, and up to which a sample is near a state.
-_CONNECTED, _NEAR = 3.0, 2.0
+# Spacings up to which a sample is near a state.
+_NEAR = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,14 +126,14 @@ class States:
         r8 = _eighth_distances(X)
         spacing = _default_spacing(r8, d) if spacing is None else _validation.positive(spacing, "spacing")
         r8 = np.minimum(r8, 2 * np.quantile(r8, 0.95))  # outliers are no support
-        origins, weights = (None, None) if start is None else _origins(start, start_weights, n)
+        origins, weights = (None, None) if start is None else origins_of(start, start_weights, n)
         cloud = X if n == d else projected(X, X, d)
         points = _quasi_uniform(X, _candidates(X, cloud, r8, d, spacing, rng), d, spacing, origins)
         points = _on_support(points, cloud, r8, spacing, origins)
         points = _largest_component(points, spacing, origins, weights)
         radius = 8 * spacing if radius is None else _validation.positive(radius, "radius")
         volumes = _volumes(points, d, spacing)
-        return cls(points, volumes, spacing, d, _initial_mass(points, volumes, origins, weights, spacing), radius)
+        return cls(points, volumes, spacing, d, initial_mass(points, volumes, origins, weights, spacing), radius)
 
     @staticmethod
     def spacing_for(n_states: int, X: Array, dimension: int | None = None, random_state: int | None = 0) -> float:
@@ -260,13 +261,6 @@ def estimated_dimension(X: Array, rng: np.random.Generator) -> int:
     X = LinearCoordinates.of(X).transform(X)
     some = X if len(X) <= _DIMENSION_SAMPLES else X[rng.choice(len(X), _DIMENSION_SAMPLES, replace=False)]
     return intrinsic_dimension(NeighborGraph.build(some, k=min(max(20, min(100, len(some) // 10)), len(some) - 1)))
-
-
-def _origins(start: ArrayLike, weights: ArrayLike | None, n: int) -> tuple[Array, Array]:
-    """Points of the start, (s, n), and how much each counts, (s,)."""
-    origins = _validation.points(np.atleast_2d(_validation.as_float(start, "start")), "start", minimum=1)
-    w = np.ones(len(origins)) if weights is None else _validation.weights(weights, len(origins), "start_weights")
-    return _validation.node_vectors(origins, (len(origins), n), "start"), w
 
 
 def _check_dimension(d: int, n: int) -> None:
@@ -405,12 +399,12 @@ def _largest_component(points: Array, spacing: float, origins: Array | None, wei
     from scipy.sparse.csgraph import connected_components
 
     m = len(points)
-    near = kd_tree(points).query_pairs(_CONNECTED * spacing, output_type="ndarray")
+    near = kd_tree(points).query_pairs(CONNECTED * spacing, output_type="ndarray")
     _, label = connected_components(sp.csr_array((np.ones(len(near)), (near[:, 0], near[:, 1])), shape=(m, m)))
     points = points[label == np.bincount(label).argmax()]
     if origins is not None:
         gap = kd_tree(points).query(origins)[0]
-        if np.average(gap > _CONNECTED * spacing, weights=weights) > 0.1:
+        if np.average(gap > CONNECTED * spacing, weights=weights) > 0.1:
             raise GraphError(
                 f"the start lies {gap.max():.3g} away from the samples, and the states between which the process moves "
                 f"are {spacing:.3g} apart: there are no samples between. Take the earliest samples as the start (a "
@@ -429,22 +423,3 @@ def _volumes(points: Array, d: int, spacing: float, iterations: int = 3) -> Arra
     for _ in range(iterations - 1):
         v *= np.clip(target / over_neighbors(graph, K, v), 0.5, 2.0)
     return v
-
-
-def _initial_mass(points: Array, volumes: Array, origins: Array | None, weights: Array | None, spacing: float) -> Array:
-    """The mass of the start, (N,): uniform, or on the first state, or of several origins on the states around them."""
-    if origins is None:
-        return volumes / volumes.sum()
-    if len(origins) == 1:
-        return np.where(np.arange(len(points)) == 0, 1.0, 0.0)
-    mass = weights @ start_kernels(points, volumes, origins, spacing)
-    return mass / mass.sum()
-
-
-def start_kernels(points: Array, volumes: Array, origins: Array, spacing: float) -> sp.csr_array:
-    """Masses of narrow gaussians about the origins, (s, N); 0 for an origin that is apart."""
-    distance, near = kd_tree(points).query(origins, min(12, len(points)))
-    scaled = distance / (0.7 * spacing)
-    K = np.exp(-0.5 * scaled**2 + 0.5 * scaled[:, :1] ** 2) * volumes[near]
-    K *= (np.where(distance[:, 0] > _CONNECTED * spacing, 0.0, 1.0) / K.sum(axis=1))[:, None]
-    return sp.csr_array((K.ravel(), near.ravel(), np.arange(0, K.size + 1, K.shape[1])), shape=(len(K), len(points)))

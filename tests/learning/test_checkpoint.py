@@ -57,9 +57,18 @@ def test_a_fit_that_is_killed_after_every_round_has_the_same_result(kind, tmp_pa
             except KilledError:
                 assert len(kept) < 30
     assert len(kept) >= {"density": 1, "moments": 2, "rotation": 5}.get(kind, 3)
-    for name in ("ordering_", "noise_", "drift_", "rotation_", "drift_std_", "log_noise_std_", "history_"):
+    for name in (
+        "ordering_",
+        "noise_",
+        "drift_",
+        "rotation_",
+        "drift_std_",
+        "log_noise_std_",
+        "history_",
+        "history_stages_",
+    ):
         np.testing.assert_array_equal(getattr(again, name), getattr(whole, name), err_msg=name)
-    assert again.smooth_noise_ == whole.smooth_noise_
+    assert (again.smooth_noise_, again.n_iter_) == (whole.smooth_noise_, whole.n_iter_)
 
 
 def test_a_checkpoint_of_other_data_or_settings_is_refused(tmp_path):

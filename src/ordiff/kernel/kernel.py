@@ -227,7 +227,7 @@ class Kernel:
 def _undirected(
     kernel: Kernel, graph: NeighborGraph, eps: float, q: Array, alpha: float, weight: Any, self_weight: float
 ) -> MarkovOperator:
-    """An operator's like without orderings, built when it is asked for."""
+    """The same operator without orderings, built when it is asked for."""
     return kernel.undirected().operator(graph, eps, q, alpha, weight, self_weight)
 
 

@@ -24,11 +24,12 @@ from scipy.linalg import eigh
 from scipy.special import logsumexp
 
 from ordiff._coordinates import distinct_rows
+from ordiff._starts import start_kernels
 from ordiff._validation import Array
 from ordiff.learning.data import Snapshots
 from ordiff.learning.parameters import ParameterBlock
 from ordiff.learning.splines import MOST_DIMENSIONS, SplineBasis
-from ordiff.states import States, start_kernels
+from ordiff.states import States
 
 # The most functions, and the fewest samples of a start that a density is estimated from.
 _FUNCTIONS, _FEWEST_SAMPLES = 60, 30
