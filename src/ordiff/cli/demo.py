@@ -72,5 +72,5 @@ def comparison(learned: Learned) -> str:
         ("correlation, ordering", "1", f"{s['ordering, correlation']:.4f}", ""),
         ("correlation, noise", "1", f"{s['noise, correlation']:.4f}", ""),
     ]  # fmt: skip
-    lines = [f"{'':<24}{'truth':>10}{'estimate':>12}{'error':>14}"]
-    return "\n".join([*lines, *(f"{a:<24}{b:>10}{c:>12}{d:>14}".rstrip() for a, b, c, d in rows)])
+    lines = [f"{'':<22}{'truth':>8}{'estimate':>10}{'error':>12}"]
+    return "\n".join([*lines, *(f"{a:<22}{b:>8}{c:>10}{d:>12}".rstrip() for a, b, c, d in rows)])

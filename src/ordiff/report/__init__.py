@@ -143,6 +143,7 @@ th, td {{ text-align: left; padding: 0.25em 1em 0.25em 0; vertical-align: top; b
 td.number {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }}
 summary {{ cursor: pointer; margin: 0.6em 0; }}
 @media (max-width: 600px) {{ body {{ margin: 1em auto; padding: 0 0.6em; }} table {{ font-size: 12px; }}
+pre {{ font-size: 11px; padding: 0.6em; }}
 th, td {{ padding-right: 0.6em; }} }}
 </style>
 <script type="application/json" id="summary">
