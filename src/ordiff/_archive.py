@@ -174,7 +174,7 @@ class Archive:
         stored = np.frombuffer(self._bytes(name, start), dtype).reshape(shape)
         array = stored.astype(np.float64 if spec.kind == "f" else np.int64)
         if spec.finite and not (np.abs(array) <= LARGEST_SPAN).all():
-            raise ValueError(f"{name} has numbers that are not finite, or beyond all use.")
+            raise ValueError(f"{name} has numbers that are not finite, or too large.")
         return array
 
 

@@ -228,7 +228,7 @@ def _chain(meta: dict[str, Any], members: dict[str, Any]) -> FittedChain:
     dynamics.check(len(points), n_local)
     with np.errstate(all="ignore"):
         if not (np.abs(np.log(chain.noise)) < _LARGEST_LOG).all():
-            raise ValueError("the noise of its chain is not positive, or beyond all use.")
+            raise ValueError("the noise of its chain is not positive, or too large.")
     return chain
 
 

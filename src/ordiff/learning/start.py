@@ -64,7 +64,7 @@ class StartDensity:
 
 
 def start_density(states: States, data: Snapshots) -> StartDensity | None:
-    """The density of a start known by samples, where that foretells them better than the narrow kernels about each of
+    """The density of a start known by samples, where that predicts them better than the narrow kernels about each of
     them that the states come with; None where it does not, or where the start is a point."""
     flat = states.points.shape[1] == states.dimension <= MOST_DIMENSIONS
     if data.one_start or not flat or states.are_samples:
