@@ -103,8 +103,10 @@ def refuse_masked(value: Any, name: str) -> Any:
 def array_like(value: Any, name: str) -> Any:
     """The value itself, if it is something that scikit-learn can make an array of, and nothing that `refuse_masked`
     refuses."""
-    if isinstance(value, Mapping) or not (hasattr(value, "__len__") or hasattr(value, "__array__")):
-        raise ValueError(f"{name} must be an array of real numbers; got {type(value).__name__}.")
+    sparse = hasattr(value, "tocsr")
+    if isinstance(value, Mapping) or sparse or not (hasattr(value, "__len__") or hasattr(value, "__array__")):
+        more = ", a sparse matrix" if sparse else ""
+        raise ValueError(f"{name} must be a dense array of real numbers; got {type(value).__name__}{more}.")
     return refuse_masked(value, name)
 
 

@@ -38,10 +38,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     add_table_options(parser)
     parser.add_argument("--window", nargs=2, metavar=("FROM", "TO"),
-                        help="two columns, when a time is only known to lie between them")  # fmt: skip
+                        help="two columns between which a time lies")  # fmt: skip
     parser.add_argument("--time-density", metavar="uniform:0:2", help="when times are not known, only how they spread")
-    parser.add_argument("--cycle", metavar="COLUMN[:PERIOD]",
-                        help="a column that is a phase, along which the process goes round (period 2π)")  # fmt: skip
+    parser.add_argument("--cycle", metavar="COLUMN",
+                        help="a column that is a phase, of period 2π, or COLUMN:PERIOD")  # fmt: skip
     parser.add_argument("--eps", type=float, metavar="E", help="time step of the chain (default: from the data)")
     parser.add_argument("--drift", choices=("auto", "gradient", "general"), default="auto", help="default: %(default)s")
     parser.add_argument(
@@ -53,11 +53,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--smooth-ordering", type=float, metavar="S", help="strength (default: by empirical Bayes)")
     parser.add_argument("--smooth-noise", type=float, metavar="S", help="strength (default: by empirical Bayes)")
     parser.add_argument("--max-iter", type=int, default=300, metavar="N",
-                        help="most iterations at one strength of smoothness (default: %(default)s)")  # fmt: skip
+                        help="most iterations at one strength (default: %(default)s)")  # fmt: skip
     parser.add_argument("--length", default="", metavar="UNIT", help="unit of the columns, for labels")
     parser.add_argument("--time", default="", metavar="UNIT", help="unit of the times, for labels")
     parser.add_argument("--resume", action="store_true",
-                        help="go on with a fit that was ended, from DIR/checkpoint.npz")  # fmt: skip
+                        help="go on from DIR/checkpoint.npz")  # fmt: skip
     add_output_options(parser, "fit")
 
 

@@ -10,11 +10,11 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     """A table of samples, and what of it is used."""
     parser.add_argument("file", type=Path, metavar="FILE", help=".csv .tsv (.gz) .parquet .npz .npy .h5ad")
     parser.add_argument("--times", metavar="COLUMN", help='when samples were taken: numbers, or labels as "24h"')
-    parser.add_argument("--columns", metavar="A,B", help="coordinates (default: all numeric ones but times and ids)")
+    parser.add_argument("--columns", metavar="A,B", help="coordinates (default: numeric ones, but ids)")
     parser.add_argument("--exclude", metavar="A,B", help="columns that are no coordinates")
     parser.add_argument("--drop-na", action="store_true", help="leave out rows with missing values")
     parser.add_argument("--standardize", action="store_true",
-                        help="divide every column by its standard deviation; results are in its units")  # fmt: skip
+                        help="fit standardised columns; results are in their units")  # fmt: skip
     parser.add_argument("--start", default="time=0", metavar="WHERE",
                         help="row number from 0, point x,y,..., or time=0: the earliest samples (default)")  # fmt: skip
     parser.add_argument("--pca", type=int, metavar="N", help="use N principal components of the columns")

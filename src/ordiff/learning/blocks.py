@@ -110,13 +110,15 @@ class _Basis:
 
 @dataclass(frozen=True, eq=False)
 class _Builder:
-    """Builds the blocks of one fit. ``rho``: a first guess of the noise; ``base``: the dynamics to start from."""
+    """Builds the blocks of one fit. ``rho``: a first guess of the noise; ``base``: the dynamics to start from;
+    ``speeds``: the mean speeds that were learned before, of global and of local orderings."""
 
     settings: FitSettings
     states: States
     base: Dynamics
     basis: _Basis | None
     rho: float
+    speeds: Array | None = None
 
     @property
     def size(self) -> float:
@@ -160,7 +162,13 @@ class _Builder:
         U = self.ones if constant else self.basis.functions  # type: ignore[union-attr]
         penalty = None if constant else self.basis.penalty  # type: ignore[union-attr]
         strength = _START_NOISE * self.size ** (2 * _POWER)
-        return ParameterBlock(target, U, index, penalty=penalty, strength=strength), np.zeros(U.shape[1])
+        first = np.zeros(U.shape[1])
+        if self.speeds is not None:
+            slopes = (*self.base.slopes, *self.base.local_slopes)
+            k = index + (len(self.base.slopes) if target == "local_speed" else 0)
+            ratio = float(self.speeds[k] / np.average(slopes[k], weights=self.states.volumes))
+            first[0] = np.log(ratio) if 0 < ratio < np.inf else 0.0
+        return ParameterBlock(target, U, index, penalty=penalty, strength=strength), first
 
     def scale(self) -> Built:
         return ParameterBlock("scale", self.ones), np.zeros(1)
@@ -223,7 +231,8 @@ def parametrise(
     """The blocks to be learned, that of the ``start`` first, and their first coefficients; from what was learned
     ``before``, or a guess ``rho``."""
     base = _base_dynamics(settings, data, states, eps, given, before, rho)
-    builder = _Builder(settings, states, base, _Basis.on(settings, states, coarse), rho)
+    speeds = None if before is None else before.speeds()
+    builder = _Builder(settings, states, base, _Basis.on(settings, states, coarse), rho, speeds)
     built = builder.all(len(base.orderings), len(given.local))
     if start is not None:
         built.insert(0, (start, np.zeros(start.size(len(states.points)))))
