@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ordiff import _validation
-from ordiff.learning.check import STEADY
+from ordiff.learning.check import STEADY, expected_error
 
 
 def summary(model: Any, length: str = "", time: str = "") -> str:
@@ -52,13 +52,8 @@ def summary(model: Any, length: str = "", time: str = "") -> str:
 
 
 def _known_to(model: Any) -> str:
-    """√(Σ s²/Σ μ²) over the samples with drift μ and its standard deviation s, without the tenth at which s is largest:
-    the drift error that is to be expected."""
-    if not model.check_.trusted:
-        return ""
-    s = np.linalg.norm(model.drift_std_, axis=1)
-    inner = s <= np.quantile(s, 0.9)
-    share = float(np.sqrt((s[inner] ** 2).sum() / max((model.drift_[inner] ** 2).sum(), np.finfo(float).tiny)))
+    """How well the drift is known."""
+    share = expected_error(model.drift_, model.drift_std_) if model.check_.trusted else 0.0
     return f", known to ±{200 * share:.0f}% (two standard deviations)" if 0 < share < 5 else ""
 
 

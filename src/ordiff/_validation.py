@@ -313,7 +313,7 @@ def text(value: Any, name: str) -> str:
     return value
 
 
-def names(values: Any, n: int, name: str) -> list[str]:
+def names(values: Any, n: int, name: str = "names") -> list[str]:
     """So many words."""
     if isinstance(values, str) or not hasattr(values, "__len__") or isinstance(values, Mapping):
         raise ValueError(f"{name} must be {n} words; got {type(values).__name__}.")

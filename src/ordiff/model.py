@@ -1,8 +1,7 @@
 """`SnapshotSDE`: drift and noise from snapshots, as a scikit-learn estimator.
 
-A fit has four stages. *Look*: a coarse fit on few states finds how large the noise and the drift are. *Design*: step,
-spacing and radius follow from them. *Learn*: maximum likelihood on the designed states, smoothness by empirical Bayes.
-*Read*: ordering, noise and drift at the samples, with their standard deviations.
+A fit looks at the data by a coarse chain, designs a fine one, learns on it, and reads its fields at the samples: see
+`ordiff.learning.fit`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ordiff._targets import states_of
 from ordiff._validation import Array
 from ordiff.distributed import is_dask_array, map_rows
 from ordiff.fields import Moments, local_moments
-from ordiff.learning.check import check_fit, check_moments
+from ordiff.learning.check import check_fit, check_moments, expected_error
 from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
 from ordiff.learning.direction import NoiseDirection
@@ -182,8 +181,7 @@ class SnapshotSDE(GroupedSettings):
             elsewhere, X, times, sample_weight = in_blocks(X, times, sample_weight)
         _validation.array_like(X, "X")
         X = _validation.points(validate_data(self, X, dtype=np.float64, ensure_min_samples=10))
-        called = getattr(self, "feature_names_in_", ())
-        called = called if names is None else _validation.names(names, X.shape[1], "names")
+        called = getattr(self, "feature_names_in_", ()) if names is None else _validation.names(names, X.shape[1])
         settings = FitSettings.of(self)
         if elsewhere is not None:
             elsewhere.check(settings)
@@ -238,7 +236,8 @@ class SnapshotSDE(GroupedSettings):
         self.noise_tensor_std_: Array | None = None if tensor is None else tensor[1]
         self.rotation_nats_ = None if result.rotation is None else result.rotation.nats
         if isinstance(result, FitResult):
-            self.check_ = check_fit(result, data, self.noise_, self._level_deviation, names)
+            error = expected_error(self.drift_, self.drift_std_)
+            self.check_ = check_fit(result, data, self.noise_, self._level_deviation, names, error)
         else:
             self.check_ = check_moments(result, data, self._level_deviation, names)
 

@@ -212,12 +212,14 @@ def test_at_a_steady_state_no_rotation_can_be_told(rng):
 def test_a_rotation_that_is_not_decided_is_told(turning):
     """What is not taken, is more likely, and would change the drift, is a reason not to trust the fit."""
     _, model = turning
-    for evidence, told in (
-        (RotationEvidence(2.1, False, 0.3), True),
-        (RotationEvidence(2.1, False, 0.05), False),
-        (RotationEvidence(50.0, True), False),
+    for evidence, error, told in (
+        (RotationEvidence(2.1, False, 0.3), 0.1, True),
+        (RotationEvidence(2.1, False, 0.3), 0.2, False),  # within two deviations
+        (RotationEvidence(2.1, False, 0.05), 0.0, False),
+        (RotationEvidence(50.0, True), 0.0, False),
     ):
-        check = check_fit(replace(model._result, rotation=evidence), model._data, model.noise_, 0.0)
+        result = replace(model._result, rotation=evidence)
+        check = check_fit(result, model._data, model.noise_, 0.0, error=error)
         assert any("whether the drift turns is not decided" in reason for reason in check.reasons) == told
         assert check.trusted == (not told)
 

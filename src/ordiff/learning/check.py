@@ -85,9 +85,19 @@ class FitCheck:
         return "Check: NOT TRUSTED.\n" + "\n".join(f"- {reason}" for reason in self.reasons)
 
 
-def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float, names: Sequence[str] = ()) -> FitCheck:
+def expected_error(drift: Array, deviation: Array) -> float:
+    """The relative error of a drift μ (m, n) that is to be expected from its standard deviations s: √(Σ s²/Σ μ²) over
+    the samples but for the tenth at which s is largest."""
+    s = np.linalg.norm(deviation, axis=1)
+    inner = s <= np.quantile(s, 0.9)
+    return float(np.sqrt((s[inner] ** 2).sum() / max((drift[inner] ** 2).sum(), np.finfo(float).tiny)))
+
+
+def check_fit(
+    result: FitResult, data: Snapshots, noise: Array, steady: float, names: Sequence[str] = (), error: float = 0.0
+) -> FitCheck:
     """The check of a fit. noise: at the samples, (m,). steady: the deviation of the level of log noise. names: of the
-    coordinates."""
+    coordinates. error: that of the drift which is to be expected."""
     table = () if result.solution.interrupted else moments_table(result, data, names)
     reasons = [
         *_of_the_run(result, data),
@@ -97,7 +107,7 @@ def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float, n
         *_of_the_start(data, noise),
         *_of_a_steady_state(data),
         *_of_the_step(result),
-        *_of_the_rotation(result),
+        *_of_the_rotation(result, error),
     ]
     return FitCheck(not reasons, tuple(reasons), table)
 
@@ -295,9 +305,10 @@ def _of_the_step(result: FitResult) -> list[str]:
     ]
 
 
-def _of_the_rotation(result: FitResult) -> list[str]:
+def _of_the_rotation(result: FitResult, error: float) -> list[str]:
+    """An undecided rotation that would change the drift by more than two deviations of it."""
     found = result.rotation
-    if found is None or found.taken or found.change <= _ROTATION_CHANGE:
+    if found is None or found.taken or found.change <= max(_ROTATION_CHANGE, 2 * error):
         return []
     return [
         f"whether the drift turns is not decided: a rotation is {found.nats:.1f} nats more likely than a gradient, too "
