@@ -11,6 +11,7 @@ from scipy.integrate import cumulative_trapezoid
 
 import ordiff as od
 from ordiff import GraphError, OrdiffWarning, Smoothness, SnapshotSDE, Solver
+from ordiff.learning.fit import _within_reach
 
 pytestmark = pytest.mark.filterwarnings("ignore:the process does not reach")
 
@@ -227,11 +228,24 @@ def test_the_number_of_neighbours_is_heeded(snapshots):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 4])
 @pytest.mark.filterwarnings("ignore")
-def test_few_functions_find_the_samples(seed):
-    """Four functions carry a coarse ordering so badly that from there none of the samples was reached, or half."""
+def test_few_functions_find_the_samples(seed, monkeypatch):
+    """Four functions carry a coarse ordering so badly that from there none of the samples is reached: the fit begins
+    elsewhere. Where it ends is not asserted: a chain that stays at the start is about as likely for so few points."""
+    found = []
+
+    def spy(problem, a, nowhere):
+        start = _within_reach(problem, a, nowhere)
+        found.append([problem.weights @ (problem.likelihood.per_sample(problem.parameters.dynamics(b)) < nowhere)
+                      / problem.n_samples for b in (a, start)])  # fmt: skip
+        return start
+
+    monkeypatch.setattr("ordiff.learning.fit._within_reach", spy)
     X = np.repeat([[1.0, 3.0], [2.0, 1.0], [3.0, 3.0], [4.0, 1.0]], 4, axis=0)
     X += 1e-9 * np.random.default_rng(seed).normal(size=X.shape)
     times, weights = np.repeat([1, 2, 1, 2], 4), np.r_[10.0, np.ones(15)]
     settings = {"noise": "constant", "smoothness": Smoothness(basis=4), "solver": Solver(n_starts=1)}
     model = SnapshotSDE(0, **settings).fit(X, times, sample_weight=weights)
-    assert model.unreached_.size == 0
+    (lost_before, lost_after), *_ = found
+    assert lost_before > 0.4
+    assert lost_after < 0.3
+    assert model.unreached_.size == 0 or not model.check_.trusted
