@@ -96,7 +96,6 @@ def test_a_start_that_nothing_leads_from_is_an_error(rng):
         od.States.design(rng.uniform(-1, 1, (2000, 2)), 0.05, several, start_weights=[0.95, *np.full(20, 0.0025)])
 
 
-@pytest.mark.xfail(reason="the states are designed closer than before, and do not bridge this gap", strict=True)
 def test_a_gap_that_can_be_bridged_is_told_of():
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -249,3 +248,30 @@ def test_few_functions_find_the_samples(seed, monkeypatch):
     assert lost_before > 0.4
     assert lost_after < 0.3
     assert model.unreached_.size == 0 or not model.check_.trusted
+
+
+def test_a_start_in_two_wells_that_nothing_joins(rng):
+    """dx = −(x ∓ 5, y) dt + .5 dW from normal densities in both: fitted as one process, each well from its start."""
+    side, t = np.where(np.arange(600) % 2 == 0, -5.0, 5.0), np.repeat([0, 0.5, 1.0], 200)
+    first = np.stack([side, np.ones(600)], axis=1) + 0.3 * rng.normal(size=(600, 2))
+
+    def drift(x):
+        return np.stack([5 * np.sign(x[:, 0]), np.zeros(len(x))], axis=1) - x
+
+    X = od.datasets.simulate(drift, 0.5, first, t, step=0.01, random_state=rng)
+    model = fit(X, t, t == 0, drift="gradient")
+    assert model.states_.dimension == 2
+    assert model.check_.trusted
+    assert np.mean(np.abs(model.drift_ - drift(X)) <= 2 * model.drift_std_) > 0.8
+    assert abs(model.noise_[0] - 0.5) < 3 * model.noise_std_[0]
+    fates = model.fate_probabilities({"left": X[:, 0] < -5.3, "right": X[:, 0] > 5.3})
+    np.testing.assert_allclose(fates[:, 0], X[:, 0] < 0, atol=1e-6)
+
+
+def test_a_direction_across_a_drift_is_no_noise(rng):
+    """A plume: it goes along x and relaxes across, where it is a hundredth as wide, at once."""
+    t = rng.uniform(0, 2, 500)
+    X = od.datasets.simulate(lambda x: [2, 0] - [0, 3] * x, 0.2, np.zeros(2), t, step=0.01, random_state=rng)
+    model = fit(X, t, np.zeros(2), drift="gradient")
+    assert model.states_.dimension == 2
+    assert abs(model.noise_[0] - 0.2) < 3 * model.noise_std_[0] < 0.1

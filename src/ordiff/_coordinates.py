@@ -3,7 +3,8 @@
 Columns that are constant or copies of others are left out as they are. Of the others, leading principal components are
 kept when the rest is noise: much smaller, of about the same variance in all directions, not shared by samples that are
 neighbours in what is kept (a curved surface would be), and no smaller early than late (a process that starts at a point
-would be). Where the last cannot be told, what is left out must be smaller still, or of several directions.
+would be). Where the last cannot be told, as of a wide start, what is left out must be smaller still, or of several
+directions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtr
+from scipy.special import chdtr, chdtrc
 
 from ordiff._polynomials import kd_tree
 from ordiff._validation import Array
@@ -45,16 +46,16 @@ class LinearCoordinates:
     back: Array | None = None  # (q, n)
 
     @classmethod
-    def of(cls, X: Array, times: Array | None = None, least: int = 1) -> LinearCoordinates:
+    def of(cls, X: Array, times: Array | None = None, least: int = 1, one_start: bool = True) -> LinearCoordinates:
         """Those of the samples X (m, n), at least ``least`` of them.
 
-        times: (m,), of a process that starts at one point; None when they are not known or it starts at several.
+        times: (m,), or None when they are not known. one_start: whether the process starts at a single point.
         """
         n = X.shape[1]
         kept, copy_of = _distinct_columns(X)
         if kept.size == 0:
             return cls()
-        axes = _principal_axes(X[:, kept], times, min(least, kept.size))
+        axes = _principal_axes(X[:, kept], times, min(least, kept.size), one_start)
         if axes is None and kept.size == n:
             return cls()
         axes = np.eye(kept.size) if axes is None else axes
@@ -115,8 +116,9 @@ def distinct_rows(X: Array) -> Array:
     return X if first.size == len(X) else X[np.sort(first)]
 
 
-def is_noise_in_time(R: Array, times: Array | None) -> bool | None:
-    """Whether the earliest rows of R (m, c) are distributed as the later ones; None when it cannot be told.
+def is_noise_in_time(R: Array, times: Array | None, one_start: bool = True) -> bool | None:
+    """Whether the earliest rows of R (m, c) are distributed as the later ones; None when it cannot be told, as where
+    they are, but the start is wide: a process may stay as wide as it was.
 
     A direction in which the process relaxes fast differs for a short while only, so that several shares of the samples
     are early in turn, each compared with the later half: their mean, and their variance by the χ² distribution.
@@ -133,10 +135,11 @@ def is_noise_in_time(R: Array, times: Array | None) -> bool | None:
         z = (R[rows] - centre) / scale
         ratio, freedom = float(z.var(axis=0, ddof=1).mean()), (rows.sum() - 1) * R.shape[1]
         smaller = ratio < _LEAST_EARLY and chdtr(freedom, ratio * freedom) < _CHANCE
+        larger = not one_start and ratio > 1 / _LEAST_EARLY and chdtrc(freedom, ratio * freedom) < _CHANCE
         shift, chance = np.abs(z.mean(axis=0)).max(), _SHIFTED / np.sqrt(rows.sum())
-        if smaller or shift > max(0.5, chance):
+        if smaller or larger or shift > max(0.5, chance):
             return False
-    return True
+    return True if one_start else None
 
 
 def _distinct_columns(X: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -150,7 +153,7 @@ def _distinct_columns(X: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return kept, np.where(varies, np.searchsorted(kept, leader), -1)
 
 
-def _principal_axes(X: Array, times: Array | None, least: int) -> Array | None:
+def _principal_axes(X: Array, times: Array | None, least: int, one_start: bool) -> Array | None:
     """The leading principal directions (n, q) besides which there is only noise; None when that is none or all."""
     n = X.shape[1]
     centred = X - X.mean(axis=0)
@@ -159,7 +162,7 @@ def _principal_axes(X: Array, times: Array | None, least: int) -> Array | None:
     rank = max(least, int((values > _ROUNDING * values[0]).sum()))
     parts = centred @ vectors[:, :rank]
     for q in range(least, rank):
-        if _is_small_and_flat(values[:rank], q, len(X)) and _is_noise(values[:rank], parts, q, times):
+        if _is_small_and_flat(values[:rank], q, len(X)) and _is_noise(values[:rank], parts, q, times, one_start):
             return vectors[:, :q]
     return vectors[:, :rank] if rank < n else None
 
@@ -171,9 +174,9 @@ def _is_small_and_flat(values: Array, q: int, m: int) -> bool:
     return bool(rest[0] < sampling * min(_NOISE * values[q - 1], _FLAT * rest.mean()))
 
 
-def _is_noise(values: Array, parts: Array, q: int, times: Array | None) -> bool:
+def _is_noise(values: Array, parts: Array, q: int, times: Array | None, one_start: bool) -> bool:
     """Whether the principal components after the first q are noise."""
-    in_time = is_noise_in_time(parts[:, q:], times)
+    in_time = is_noise_in_time(parts[:, q:], times, one_start)
     if in_time is None:
         in_time = len(values) - q >= _SEVERAL or values[q] < _STRICT * values[q - 1]
     return bool(in_time) and not _is_shared(parts[:, :q], parts[:, q:])

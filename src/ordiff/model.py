@@ -26,7 +26,7 @@ from ordiff.distributed import is_dask_array, map_rows
 from ordiff.fields import Moments, local_moments
 from ordiff.learning.check import check_fit, check_moments, expected_error
 from ordiff.learning.checkpoint import Checkpoint
-from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units
+from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units, with_dimension
 from ordiff.learning.direction import NoiseDirection
 from ordiff.learning.discretise import likelihood_on
 from ordiff.learning.fit import fit
@@ -191,7 +191,7 @@ class SnapshotSDE(GroupedSettings):
             self.coordinates_ = coordinates_for(settings, data)
             self._samples, original = X, data
             data = original.in_coordinates(self.coordinates_)
-            by_moments = is_by_moments(settings, data)
+            by_moments = is_by_moments(settings := with_dimension(settings, data), data)
             direction = NoiseDirection(settings) if by_moments else NoiseDirection.of(settings, data, report)
             settings, self.tensor_nats_ = direction.settings, direction.nats
             if direction.root is not None:  # in coordinates in which it has nearly no direction

@@ -113,7 +113,7 @@ def smooth_basis(
     averaged over the 8 neighbours, at least half its median; up to 1.7 times that for states that are spread unevenly,
     as random samples are. The graph should reach 3 widths or more.
     States that are hardly coupled to the others (outliers, single or few) have no function of their own: they are
-    interpolated from the nearest states.
+    interpolated from the nearest states. Where the graph has several parts, the first functions are constant on each.
 
     >>> import numpy as np, ordiff as od
     >>> from ordiff.spectral import smooth_basis
@@ -131,7 +131,19 @@ def smooth_basis(
         h = _default_width(graph, intrinsic_dimension(graph) if d is None else d)
     else:
         h = _validation.node_or_scalar(bandwidth, m, "bandwidth", positive=True)
-    mu, functions = _form_eigenpairs(graph, n_functions, h, v, d)
+    return _smooth_functions(graph, n_functions, h, v, d, warn=True)
+
+
+def smooth_functions(graph: NeighborGraph, n_functions: int, volumes: Array, dimension: int) -> Eigenbasis:
+    """Those of `smooth_basis` with its default width, on a graph that may be in several parts."""
+    h = _default_width(graph, dimension)
+    return _smooth_functions(graph, n_functions, h, volumes, dimension, warn=False)
+
+
+def _smooth_functions(
+    graph: NeighborGraph, n_functions: int, h: Array, v: Array, d: int | None, *, warn: bool
+) -> Eigenbasis:
+    mu, functions = _form_eigenpairs(graph, n_functions, h, v, d, warn=warn)
     return Eigenbasis(_decay_rate(mu, float(np.exp(2 * np.log(h).mean()))), functions)
 
 
@@ -151,7 +163,9 @@ def _dimension(graph: NeighborGraph, dimension: int | None) -> int | None:
     return None if graph.X is None else intrinsic_dimension(graph)
 
 
-def _form_eigenpairs(graph: NeighborGraph, n_functions: int, h: Array, v: Array, d: int | None) -> tuple[Array, Array]:
+def _form_eigenpairs(
+    graph: NeighborGraph, n_functions: int, h: Array, v: Array, d: int | None, *, warn: bool = True
+) -> tuple[Array, Array]:
     """The smallest eigenvalues of E under v, and orthonormal eigenfunctions, (m, n_functions)."""
     K = _kernel(graph, h)
     W = _couplings(K, h, v, d)
@@ -160,7 +174,8 @@ def _form_eigenpairs(graph: NeighborGraph, n_functions: int, h: Array, v: Array,
     _validation.count(n_functions, "n_functions", 1, kept.size - 1, f"Of the states {kept.size} are connected.")
     W, w = W[kept][:, kept], v[kept]
     n_components, _ = _components(W)
-    _warn_of_parts(n_components)
+    if warn:
+        _warn_of_parts(n_components)
     S = sp.csr_array(sp.diags_array(w**-0.5) @ (W - sp.diags_array(W.sum(axis=1))) @ sp.diags_array(w**-0.5))
     values, vectors = _largest(S, n_functions)
     n_null = min(n_components, n_functions)

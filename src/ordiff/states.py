@@ -65,6 +65,8 @@ _DENSITIES: dict[str, Callable[..., Array]] = {
 }  # fmt: skip
 # Spacings up to which a sample is near a state.
 _NEAR = 2.0
+# The least share of a start that sets of states apart from each other must hold: a start may be in several wells.
+_SHARE_OF_START = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +132,7 @@ class States:
         cloud = X if n == d else projected(X, X, d)
         points = _quasi_uniform(X, _candidates(X, cloud, r8, d, spacing, rng), d, spacing, origins)
         points = _on_support(points, cloud, r8, spacing, origins)
-        points = _largest_component(points, spacing, origins, weights)
+        points = _connected(points, spacing, origins, weights)
         radius = 8 * spacing if radius is None else _validation.positive(radius, "radius")
         volumes = _volumes(points, d, spacing)
         return cls(points, volumes, spacing, d, initial_mass(points, volumes, origins, weights, spacing), radius)
@@ -258,7 +260,11 @@ class States:
 
 def estimated_dimension(X: Array, rng: np.random.Generator) -> int:
     """The dimension of the data, without noise across a subspace, from some of the samples where there are many."""
-    X = LinearCoordinates.of(X).transform(X)
+    return local_dimension(LinearCoordinates.of(X).transform(X), rng)
+
+
+def local_dimension(X: Array, rng: np.random.Generator) -> int:
+    """The dimension of the data, from some of the samples where there are many."""
     some = X if len(X) <= _DIMENSION_SAMPLES else X[rng.choice(len(X), _DIMENSION_SAMPLES, replace=False)]
     return intrinsic_dimension(NeighborGraph.build(some, k=min(max(20, min(100, len(some) // 10)), len(some) - 1)))
 
@@ -394,23 +400,30 @@ def _on_support(points: Array, X: Array, r8: Array, spacing: float, origins: Arr
     return points[kept]
 
 
-def _largest_component(points: Array, spacing: float, origins: Array | None, weights: Array | None) -> Array:
-    """The largest connected set of states; the start, or most of its mass, must be there."""
+def _connected(points: Array, spacing: float, origins: Array | None, weights: Array | None) -> Array:
+    """The largest connected set of states, where most of the start must be; and other sets that much of it is in."""
     from scipy.sparse.csgraph import connected_components
 
     m = len(points)
     near = kd_tree(points).query_pairs(CONNECTED * spacing, output_type="ndarray")
-    _, label = connected_components(sp.csr_array((np.ones(len(near)), (near[:, 0], near[:, 1])), shape=(m, m)))
-    points = points[label == np.bincount(label).argmax()]
+    n_sets, label = connected_components(sp.csr_array((np.ones(len(near)), (near[:, 0], near[:, 1])), shape=(m, m)))
+    largest = np.bincount(label).argmax()
+    kept = np.arange(n_sets) == largest
     if origins is not None:
-        gap = kd_tree(points).query(origins)[0]
-        if np.average(gap > CONNECTED * spacing, weights=weights) > 0.1:
+        w = np.ones(len(origins)) if weights is None else weights
+        w = w / w.sum()
+        gap, nearest = kd_tree(points).query(origins)
+        share = np.bincount(label[nearest], w * (gap <= CONNECTED * spacing), n_sets)
+        if share[largest] >= _SHARE_OF_START:
+            kept |= share >= _SHARE_OF_START
+        if share[kept].sum() < 0.9:
+            gap = kd_tree(points[kept[label]]).query(origins)[0]
             raise GraphError(
                 f"the start lies {gap.max():.3g} away from the samples, and the states between which the process moves "
                 f"are {spacing:.3g} apart: there are no samples between. Take the earliest samples as the start (a "
                 "mask), check its coordinates and units, or use a larger spacing."
             )
-    return points
+    return points[kept[label]]
 
 
 def _volumes(points: Array, d: int, spacing: float, iterations: int = 3) -> Array:

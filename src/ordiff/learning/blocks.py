@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse.csgraph import dijkstra
 
 from ordiff import _validation
 from ordiff._validation import Array
@@ -21,7 +22,7 @@ from ordiff.learning.penalties import GradientPenalty, LaplacianPenalty, Relativ
 from ordiff.learning.result import FittedChain
 from ordiff.learning.settings import FitSettings, Smoothness
 from ordiff.learning.splines import MOST_DIMENSIONS, SplineBasis
-from ordiff.spectral import smooth_basis
+from ordiff.spectral import smooth_functions
 from ordiff.states import States
 
 # Functions of a basis.
@@ -104,7 +105,7 @@ class _Basis:
         if flat and not coarse and 2 * (states.dimension + 1) * (states.dimension + 2) <= K:
             spline = SplineBasis(states, min(K, N - 2))
             return cls(spline.functions, (spline.rows**2).sum(axis=0), spline)
-        found = smooth_basis(short_edges(states), min(K, N - 2), states.volumes, dimension=states.dimension)
+        found = smooth_functions(short_edges(states), min(K, N - 2), states.volumes, states.dimension)
         return cls(found.functions, found.values**_POWER)
 
 
@@ -291,9 +292,15 @@ def _bounded(noise: Array) -> Array:
 
 
 def _first_ordering(states: States, horizon: float) -> Array:
-    """The distance from the start along the states, as a drift that crosses most of them within the horizon."""
+    """The distance from the start along the states, as a drift that crosses most of them within the horizon; where the
+    start is in several parts, from the start of each."""
     graph = short_edges(states)
-    distance = graph.geodesic(np.flatnonzero(states.start > 0.1 * states.start.max()))
+    if graph.n_components == 1:
+        distance = graph.geodesic(np.flatnonzero(states.start > 0.1 * states.start.max()))
+    else:
+        lengths, sources = graph.matrix(np.sqrt(graph.sqdist)), np.flatnonzero(states.start > 0)
+        distance = dijkstra(lengths, directed=False, indices=sources, min_only=True)
+        distance[~np.isfinite(distance)] = 0.0
     far = float(np.quantile(distance, 0.95))
     return distance * far / horizon
 

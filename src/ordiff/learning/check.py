@@ -104,7 +104,7 @@ def check_fit(
         *_of_the_moments(table),
         *_of_the_states(result, data),
         *_of_the_noise(noise, steady),
-        *_of_the_start(data, noise),
+        *_of_the_start(result, data, noise),
         *_of_a_steady_state(data),
         *_of_the_step(result),
         *_of_the_rotation(result, error),
@@ -248,12 +248,16 @@ def _of_the_run(result: FitResult | MomentFit, data: Snapshots) -> list[str]:
     return reasons
 
 
-def _of_the_start(data: Snapshots, noise: Array) -> list[str]:
-    """A start is known by its samples alone: noise that moves less than these are apart takes up their sampling."""
+def _of_the_start(result: FitResult, data: Snapshots, noise: Array) -> list[str]:
+    """A start is known by its samples alone: noise that moves less than these are apart takes up their sampling. Of a
+    start in several parts that are not connected each is as wide as it is."""
     if data.one_start:
         return []
-    w = data.start_weights
-    spread = float(np.sqrt((w @ (data.start - w @ data.start) ** 2).mean()))
+    states, w = result.chain.states, data.start_weights
+    part = states.graph.components[states.nearest(data.start)]
+    share = np.maximum(np.bincount(part, w), np.finfo(float).tiny)
+    centres = np.stack([np.bincount(part, w * x) / share for x in data.start.T], axis=1)
+    spread = float(np.sqrt((w @ (data.start - centres[part]) ** 2).mean()))
     moved = float(np.median(noise) * np.sqrt(data.horizon))
     if moved >= _NARROWEST * spread:
         return []

@@ -12,8 +12,8 @@ from ordiff import _validation
 from ordiff._coordinates import LinearCoordinates, distinct_rows, is_noise_in_time
 from ordiff._parallel import cached_property
 from ordiff._validation import Array
-from ordiff.learning.settings import FitSettings, TimeDensity
-from ordiff.states import States
+from ordiff.learning.settings import DesignedStates, FitSettings, TimeDensity
+from ordiff.states import States, local_dimension
 
 # The share of rows that may be copies, and the ratio of the spreads of columns, before it is said.
 _COPIES, _UNITS = 0.05, 30.0
@@ -98,11 +98,9 @@ class Snapshots:
         return self.times if self.times is None or self.times.ndim == 1 else self.times.max(axis=1)
 
     @property
-    def times_from_one_start(self) -> Array | None:
-        """The times, or the middles of their windows, (m,); None when unknown or when there are several starts."""
-        if self.times is None or not self.one_start:
-            return None
-        return self.times if self.times.ndim == 1 else self.times.mean(axis=1)
+    def middle_times(self) -> Array | None:
+        """The times, or the middles of their windows, (m,); None when unknown."""
+        return self.times if self.times is None or self.times.ndim == 1 else self.times.mean(axis=1)
 
     @cached_property
     def distinct(self) -> Array:
@@ -124,7 +122,16 @@ def coordinates_for(settings: FitSettings, data: Snapshots) -> LinearCoordinates
     """Those in which a chain is learned: the data's own where the user's states or orderings are in them."""
     if isinstance(settings.states, States) or not _are_values(settings.ordering):
         return LinearCoordinates()
-    return LinearCoordinates.of(data.X, data.times_from_one_start, settings.dimension or 1)
+    return LinearCoordinates.of(data.X, data.middle_times, settings.dimension or 1, data.one_start)
+
+
+def with_dimension(settings: FitSettings, data: Snapshots) -> FitSettings:
+    """The settings with the dimension of the data in the coordinates of the fit, of which none are noise any more; or
+    as they are where it is given."""
+    if settings.dimension is not None or not isinstance(settings.states, DesignedStates):
+        return settings
+    d = local_dimension(data.X, np.random.default_rng(0))
+    return replace(settings, states=replace(settings.states, dimension=d))
 
 
 def _are_values(ordering: Any) -> bool:
@@ -167,7 +174,7 @@ def warn_of_units(data: Snapshots, names: list[str]) -> None:
     if not small.any():
         return
     beside = _beside(data.X[:, small], data.X[:, ~small])
-    if not beside.any() or is_noise_in_time(data.X[:, small], data.times_from_one_start):
+    if not beside.any() or is_noise_in_time(data.X[:, small], data.middle_times, data.one_start):
         return
     small[small] = beside
     large = spread > _UNITS * spread[small].max()

@@ -300,7 +300,7 @@ def _sampled(places: Any, weights: Array) -> Array:
 def _within_reach(problem: PenalisedLikelihood, a: Array, nowhere: float) -> Array:
     """Coefficients from which most samples are reached: what was learned on other states, or that with a flatter
     ordering, or without one and with more noise. From where nothing is reached, nothing shows the way; few functions
-    may carry an ordering that badly."""
+    may carry an ordering that badly, and across a gap others so roughly that reaching nothing has the lower loss."""
     p, best = problem.parameters, (np.inf, a)
     orderings = [part for block, part in zip(p.blocks, p.slices, strict=True) if block.target == "ordering"]
     noise = p.part("noise")
@@ -313,9 +313,10 @@ def _within_reach(problem: PenalisedLikelihood, a: Array, nowhere: float) -> Arr
         if noise is not None and noise[0].basis is not None:
             b[noise[1].start] += np.log(factor)
         log_likelihood = problem.likelihood.per_sample(p.dynamics(b))
-        if problem.weights @ (log_likelihood < nowhere) < 0.3 * problem.n_samples:
+        loss = p.roughness(b)[0] - float(problem.weights @ log_likelihood) / problem.n_samples
+        if problem.weights @ (log_likelihood < nowhere) < 0.3 * problem.n_samples and loss < -nowhere:
             return b
-        best = min(best, (-float(problem.weights @ log_likelihood), b), key=lambda one: one[0])
+        best = min(best, (loss, b), key=lambda one: one[0])
     return best[1]
 
 

@@ -29,7 +29,6 @@ from ordiff.learning.particles import Particles, mean_changes, mean_values
 from ordiff.learning.process import FittedProcess
 from ordiff.learning.ridges import KNOTS, RidgeBasis, RidgeOrdering
 from ordiff.learning.settings import DesignedStates, FitSettings
-from ordiff.states import estimated_dimension
 
 # The dimensions from which a fit is by moments, and the most.
 _FEWEST_DIMENSIONS, _MOST_DIMENSIONS = 4, 24
@@ -229,20 +228,19 @@ class MomentFit:
 
 def is_by_moments(settings: FitSettings, data: Snapshots) -> bool:
     """Whether a fit is by moments: the data have four dimensions or more, times are known, and all is learned."""
-    q = data.X.shape[1]
-    if q < _FEWEST_DIMENSIONS or not isinstance(settings.states, DesignedStates) or data.times is None:
+    q, d = data.X.shape[1], settings.dimension or 0
+    if min(q, d) < _FEWEST_DIMENSIONS or not isinstance(settings.states, DesignedStates) or data.times is None:
         return False
     if settings.ordering is not None or settings.learn - {"noise"} != {"ordering"} or settings.spacing != "auto":
         return False
-    d = settings.dimension or estimated_dimension(data.X, np.random.default_rng(0))
-    if d >= _FEWEST_DIMENSIONS and q > _MOST_DIMENSIONS:
+    if q > _MOST_DIMENSIONS:
         raise ValueError(
             f"the samples have {q} coordinates and are {d}-dimensional, and a process can be learned in up to "
             f"{_MOST_DIMENSIONS}: reduce X to its leading principal components, or, if the process has up to "
             f"{_FEWEST_DIMENSIONS - 1} dimensions and the rest is noise, say how many (dimension=, a member of "
             "DesignedStates)."
         )
-    return d >= _FEWEST_DIMENSIONS
+    return True
 
 
 def fit_moments(
