@@ -89,6 +89,22 @@ def test_a_tight_direction_of_the_process_is_no_noise(rng):
     assert is_noise_in_time(X, None) is None
 
 
+@pytest.mark.parametrize("seed", [208, 211])
+def test_directions_across_a_long_way_are_no_noise(seed):
+    """Early samples are few, and about as far across as late ones; those between are farther."""
+    far = od.datasets.far_start(600, random_state=seed)
+    assert _number(far.X, far.times) == 3
+    assert _number(od.datasets.unequal_wells(600, random_state=seed).X) == 2
+
+
+def test_a_direction_that_relaxes_from_a_wide_start_is_no_noise(rng):
+    t = np.repeat([0.0, 1.0, 2.0], 300)
+    X = rng.standard_normal((900, 2)) * [10, 1] + np.stack([0 * t, 2 * np.exp(-t)], axis=1)
+    assert LinearCoordinates.of(X, t, one_start=False).forward is None
+    steady = rng.standard_normal((900, 2)) * [10, 1]
+    assert LinearCoordinates.of(steady, t, one_start=False).reduced
+
+
 def test_dimension_of_noisy_data_in_many_coordinates(wells, rng):
     X = wells.X @ _rotation(20) + 0.05 * rng.standard_normal((_M, 20))
     assert od.States.design(X).dimension == 2

@@ -35,6 +35,10 @@ _NEIGHBORS, _ASKED = 10, 2000
 # The shares of samples that are early, the least variance of noise there in units of that of the later half, and the
 # probability with which noise may be smaller by chance; the standard errors that its mean may be apart.
 _EARLY, _LEAST_EARLY, _CHANCE, _SHIFTED = (0.02, 0.05, 0.1, 0.2), 0.8, 0.002, 5.0
+# The same where that probability says little, as of few directions and samples: then rather a direction too many.
+_LEAST_OF_FEW = 0.5
+# Bins of time in which noise must have the same variance.
+_TIMES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +126,12 @@ def is_noise_in_time(R: Array, times: Array | None, one_start: bool = True) -> b
 
     A direction in which the process relaxes fast differs for a short while only, so that several shares of the samples
     are early in turn, each compared with the later half: their mean, and their variance by the χ² distribution.
+    Noise has the same variance at all times, too.
     """
     if times is None:
         return None
+    if not _is_steady(R, times):
+        return False
     later = times > np.quantile(times, 0.5)
     early = [times <= np.quantile(times, share) for share in _EARLY]
     early = [rows for rows in early if rows.sum() >= 10]
@@ -135,11 +142,30 @@ def is_noise_in_time(R: Array, times: Array | None, one_start: bool = True) -> b
         z = (R[rows] - centre) / scale
         ratio, freedom = float(z.var(axis=0, ddof=1).mean()), (rows.sum() - 1) * R.shape[1]
         smaller = ratio < _LEAST_EARLY and chdtr(freedom, ratio * freedom) < _CHANCE
+        smaller |= ratio < _LEAST_OF_FEW and R.shape[1] < _SEVERAL
         larger = not one_start and ratio > 1 / _LEAST_EARLY and chdtrc(freedom, ratio * freedom) < _CHANCE
         shift, chance = np.abs(z.mean(axis=0)).max(), _SHIFTED / np.sqrt(rows.sum())
         if smaller or larger or shift > max(0.5, chance):
             return False
     return True if one_start else None
+
+
+def _is_steady(R: Array, times: Array) -> bool:
+    """Whether the rows of R (m, c) have the same variance at all times, by Bartlett's test with Box's correction for
+    the kurtosis, or one that differs little."""
+    bins = [rows for rows in np.array_split(np.argsort(times, kind="stable"), _TIMES) if rows.size >= 10]
+    if len(bins) < 2:
+        return True
+    variance = np.array([R[rows].var(axis=0, ddof=1) for rows in bins])
+    scale = np.maximum(variance.mean(axis=0), np.finfo(float).tiny)
+    v = (variance / scale).mean(axis=1)
+    freedom = np.array([(rows.size - 1) * R.shape[1] for rows in bins])
+    z = np.concatenate(
+        [(R[rows] - R[rows].mean(axis=0)) / np.sqrt(variance[k] + 1e-300) for k, rows in enumerate(bins)]
+    )
+    excess = 0.5 * max(float((z**4).mean()) - 1, 2.0)
+    statistic = float(freedom @ (np.log(np.average(v, weights=freedom)) - np.log(v))) / excess
+    return bool(v.min() > _LEAST_EARLY * v.max() or chdtrc(len(bins) - 1, statistic) > _CHANCE)
 
 
 def _distinct_columns(X: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
