@@ -252,6 +252,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_has_threads_of_its_own():
     assert run(FORK, NUMBA_NUM_THREADS="2") == "done"

@@ -44,6 +44,7 @@ def usual(snapshots):
         return fit(*snapshots)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("length", "time"), [(1e-6, 1.0), (1e3, 1.0), (1e6, 1e5), (1.0, 1e-4)])
 def test_units_do_not_matter(usual, snapshots, length, time):
     X, t = snapshots
