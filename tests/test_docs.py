@@ -1,5 +1,4 @@
-"""Every Python block of the README and the docs is executed, block after block, a file at a time; pages with the same
-code together."""
+"""Every Python block of the README and the docs is executed, block after block, a file at a time."""
 
 from __future__ import annotations
 
@@ -17,22 +16,19 @@ def blocks(page):
     return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
-def programs():
-    """The code of the pages that have any, and which pages have it."""
-    found = {}
-    for page in PAGES:
-        if blocks(page):
-            found.setdefault(tuple(blocks(page)), []).append(page.name)
-    for code, pages in found.items():
-        yield pytest.param(code, id=", ".join(pages), marks=[pytest.mark.slow] if set(pages) & set(SLOW) else [])
-
-
-@pytest.mark.parametrize("code", list(programs()))
-def test_code_blocks_run(code, tmp_path, monkeypatch, request):
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in SLOW else [])
+        for page in PAGES
+        if blocks(page)
+    ],
+)
+def test_code_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = {"__name__": "page"}
-    for number, block in enumerate(code):
-        exec(compile(block, f"{request.node.callspec.id}, block {number}", "exec"), names)
+    names = {"__name__": page.stem}
+    for number, block in enumerate(blocks(page)):
+        exec(compile(block, f"{page.name}, block {number}", "exec"), names)
 
 
 def test_the_docs_are_found():
