@@ -10,6 +10,9 @@ WHEEL := .venv-wheel
 # the lowest versions have no wheels for Python 3.13 and later
 LOWEST_READY := $(shell $(PYTHON) -c 'import sys; print("$(LOWEST)/.ready" if sys.version_info < (3, 13) else "")')
 
+# tests start some dozens of processes: modules are compiled once for all of them, whatever the shell says
+export PYTHONDONTWRITEBYTECODE :=
+
 # a worker a core, each with one thread (tests/conftest.py)
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=worksteal
 

@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from ordiff import _absorbing
-
 # a shell starts its background jobs with interrupts ignored, and tests send some
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -33,8 +31,8 @@ def rng() -> np.random.Generator:
 def solver(request, monkeypatch):
     """Both preconditioners of the systems of absorbing chains, on systems of any size."""
     if request.param == "two levels":
-        monkeypatch.setattr(_absorbing, "_MAX_FACTORED", 0)
-        monkeypatch.setattr(_absorbing, "_AGGREGATES", (1, 50))
+        monkeypatch.setattr("ordiff._absorbing._MAX_FACTORED", 0)
+        monkeypatch.setattr("ordiff._absorbing._AGGREGATES", (1, 50))
     return request.param
 
 

@@ -7,6 +7,7 @@ import pytest
 from attack.outcomes import in_chunks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("part", "total"), [("files", 24), ("tables", 20), ("interrupts", 2), ("disks", 1)])
 def test_no_attack_gets_through(part, total):
     counts, notes = in_chunks(part, total, total)

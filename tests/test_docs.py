@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SLOW = ("gallery.md", "howto.md", "learning.md")
+SLOW = ("capabilities.md", "gallery.md", "howto.md", "learning.md", "scaling.md")
 
 
 def blocks(page):

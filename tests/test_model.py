@@ -407,7 +407,8 @@ GRID = {"smoothness__noise": [1e-3, 1e3]}
 
 def small(start) -> SnapshotSDE:
     smoothness, solver = Smoothness(basis=15), Solver(eps=0.1, max_iter=60, n_starts=1)
-    return SnapshotSDE(start, states=DesignedStates(spacing=0.5), smoothness=smoothness, solver=solver)
+    states = DesignedStates(spacing=0.5)
+    return SnapshotSDE(start, drift="gradient", states=states, smoothness=smoothness, solver=solver)
 
 
 @pytest.mark.slow
@@ -427,7 +428,7 @@ def test_grid_search_over_smoothness(process) -> None:
 def test_grid_search_with_times_by_their_name(process) -> None:
     """Times as metadata, which scikit-learn routes to fit and score; the result is the same."""
     X, times = process.X[:300], process.times[:300]
-    grid = {"smoothness__noise": [1e3], "states__spacing": [0.6]}
+    grid = {"smoothness__noise": [1e3], "states__spacing": [0.6], "solver__max_iter": [10]}  # no optimum is needed
     by_place = GridSearchCV(small(process.start), grid, cv=2, error_score="raise").fit(X, times)
     with config_context(enable_metadata_routing=True):
         model = small(process.start).set_fit_request(times=True).set_score_request(times=True)

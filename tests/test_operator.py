@@ -79,6 +79,7 @@ def test_torus_direct_anisotropic(anisotropic, wide_graph):
     assert_within(torus_errors(od.richardson(kernel, wide_graph, 0.003), anisotropic), (0.0003, 0.0008))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("normal_weight", "plain", "extrapolated"),
     [("auto", (0.045, 0.048), (0.0027, 0.0030)), (0.01, (0.031, 0.0355), (0.0027, 0.0029))],
@@ -429,6 +430,7 @@ PEERS = {
 STEPS = {"knn": {64: 0.028, 256: 0.05, 2300: 0.08}, "balanced": {64: 0.02, 256: 0.035, 2300: 0.04}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tilt", "k"), PEERS)
 def test_random_samples_of_a_torus(rng, tilt, k):
     """5,000 of them, with θ-density ∝ 1 + tilt sin θ: Δf for f = sin θ sin 2φ, whose rms is 2.5, driftless."""

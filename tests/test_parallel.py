@@ -214,21 +214,24 @@ def test_the_number_of_threads_that_was_asked_for_is_heeded():
 
 
 FORK = """
-import os, sys, threading
+import os, sys, threading, time
 from ordiff import _parallel
 def both():
     barrier = threading.Barrier(2, timeout=20)  # passes only if two are at work at once
     return _parallel.parallel_map(lambda _: barrier.wait(), range(2))
-def limit(end):
+def limit(forking, end):
     while not end.is_set():
+        forking.wait()
         with _parallel.one_blas_thread():
             pass
 assert _parallel.n_threads() == 2
 both()
-end = threading.Event()
-other = threading.Thread(target=limit, args=(end,))
+forking, end = threading.Event(), threading.Event()
+other = threading.Thread(target=limit, args=(forking, end))
 other.start()
-for _ in range(8):  # at any moment of the other thread
+for n in range(8):  # at any moment of the other thread
+    forking.set()
+    time.sleep(0.002 * n)
     child = os.fork()
     if child == 0:
         both()
@@ -239,14 +242,17 @@ for _ in range(8):  # at any moment of the other thread
             both()
             sys.exit(7)  # an ordinary end
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]))
+    forking.clear()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 end.set()
+forking.set()
 other.join()
 both()
 print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_has_threads_of_its_own():
     assert run(FORK, NUMBA_NUM_THREADS="2") == "done"

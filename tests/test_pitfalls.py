@@ -45,6 +45,7 @@ def usual(snapshots):
         return fit(*snapshots)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("length", "time"), [(1e-6, 1.0), (1e3, 1.0), (1e6, 1e5), (1.0, 1e-4)])
 def test_units_do_not_matter(usual, snapshots, length, time):
     X, t = snapshots
@@ -199,7 +200,8 @@ def test_fates_of_a_noise_field_with_outliers(seed):
     X = np.column_stack([2 * t, side * np.maximum(t - 1, 0) * 1.5, 0 * t])
     X += rng.standard_t(2.5, X.shape) * (0.5 + 0.15 * t)[:, None]
     with warnings.catch_warnings(action="ignore", category=OrdiffWarning):  # some samples are not reached
-        model = SnapshotSDE(t == 0, smoothness=Smoothness(basis=30), solver=Solver(n_starts=1)).fit(X, t)
+        settings = {"drift": "gradient", "smoothness": Smoothness(basis=30), "solver": Solver(n_starts=1)}
+        model = SnapshotSDE(t == 0, **settings).fit(X, t)
     fates = model.fate_probabilities({"up": (t == 3) & (X[:, 1] > 2), "down": (t == 3) & (X[:, 1] < -2)})
     np.testing.assert_allclose(fates.sum(axis=1), 1, atol=1e-6)
     assert np.abs(fates[t == 0].mean(axis=0) - 0.5).max() < 0.15

@@ -139,6 +139,8 @@ def cut_rows(indptr: Any, parts: int) -> list[Range]:
 def even_ranges(n: int, work: int, most: int | None = None) -> list[Range]:
     """Ranges of 0 … n − 1 of equal length, for this much work in all; at most so many, if it is said."""
     pieces = max(1, min(_pieces(work), n, _MOST_PIECES if most is None else most))
+    if pieces == 1:
+        return [(0, n)]
     return list(pairwise(np.linspace(0, n, pieces + 1).astype(int).tolist()))
 
 

@@ -207,8 +207,8 @@ def choose_eps(
     is warned of, and the message says about how many samples would do.
 
     >>> import ordiff as od
-    >>> p = od.datasets.torus(50)
-    >>> graph = od.NeighborGraph.build(p.X, radius=0.8)
+    >>> p = od.datasets.torus(30)
+    >>> graph = od.NeighborGraph.build(p.X, radius=1.4)
     >>> choice = od.tuning.choose_eps(od.Kernel(od.Ordering.local(p.ordering), noise=p.noise), graph)
     >>> choice.low < choice.eps < choice.high
     True

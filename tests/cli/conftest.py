@@ -15,7 +15,7 @@ from ordiff.learning.uncertainty import LikelihoodProfile
 @pytest.fixture(scope="session")
 def quick() -> list[str]:
     """Options of a fit that is good enough to be written."""
-    return ["--max-iter", "30", "--noise", "constant", "--quiet"]
+    return ["--max-iter", "30", "--noise", "constant", "--drift", "gradient", "--quiet"]
 
 
 @pytest.fixture

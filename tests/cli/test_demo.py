@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from ordiff.cli import main
 
 
+@pytest.mark.slow
 def test_demo_compares_with_the_truth(learned, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("ordiff.experiments.nonlinear", lambda *_, **__: learned)
     assert main(["demo", "--quiet", "--out", str(tmp_path / "new")]) == 0

@@ -11,6 +11,7 @@ from ordiff import experiments
 from ordiff.cli import main
 
 
+@pytest.mark.slow
 def test_reproduce_learned_cases(learned, tmp_path, capsys, monkeypatch, error_line):
     """Every figure is drawn and every number is in the table."""
     monkeypatch.setattr("ordiff.experiments.nonlinear", lambda *_, setting: replace(learned, setting=setting))

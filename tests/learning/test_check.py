@@ -85,6 +85,7 @@ def test_an_untrusted_fit_warns(turning_and_told):
     assert "not trusted: the fitted process does not reproduce" in str(told[0].message)
 
 
+@pytest.mark.slow
 def test_close_snapshots_of_a_wide_start_are_told(rng):
     """Noise of .45 moves by .06 in the horizon, less than the samples of the start are apart."""
     times = np.repeat([0.0, 0.01, 0.02], 200)

@@ -83,6 +83,7 @@ def model(well):
     return od.SnapshotSDE(well.start).fit(well.X, well.times)
 
 
+@pytest.mark.slow
 def test_a_double_well_in_four_dimensions(well, model):
     assert model.check_.trusted
     assert model.converged_

@@ -88,6 +88,7 @@ def test_products(problem):
     np.testing.assert_allclose(products(states.graph)[1], z[:, 0] * z[:, 1])
 
 
+@pytest.mark.slow
 def test_a_tensor_is_learned(tmp_path):
     data = od.datasets.tensor_ou(600, random_state=2, angle=0.6)
     model = od.SnapshotSDE(data.start, noise="tensor", solver=od.Solver(n_starts=1)).fit(data.X, data.times)
@@ -119,6 +120,7 @@ def direction_of(data):
     return NoiseDirection.of(settings, Snapshots.of(data.start, settings.times, data.X, data.times, None))
 
 
+@pytest.mark.slow
 def test_a_direction_is_taken_where_the_samples_ask_for_it():
     data = od.datasets.tensor_ou(900, random_state=0)
     found = direction_of(data)
