@@ -215,12 +215,12 @@ def paths(
 def _contours(ax: Any, model: SnapshotSDE, embedding: AnyEmbedding, levels: int) -> Any:
     from matplotlib.tri import Triangulation
 
-    Y = embedding.points(model.states_.points)
-    mesh = Triangulation(*Y.T)
-    corners = Y[mesh.triangles]
+    points = model.states_.points
+    triangles = Triangulation(*points.T).triangles  # in the coordinates of the fit, whose units are alike
+    corners = points[triangles]
     sides = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(axis=1)
-    mesh.set_mask(sides > 3 * np.median(sides))  # not across gaps
-    return ax.tricontourf(mesh, -model.predict(model.states_.points), levels=levels, cmap="cividis")
+    mesh = Triangulation(*embedding.points(points).T, triangles, mask=sides > 3 * np.median(sides))  # not across gaps
+    return ax.tricontourf(mesh, -model.predict(points), levels=levels, cmap="cividis")
 
 
 def _cell_means(ax: Any, Y: Array, values: Array) -> Any:

@@ -95,10 +95,11 @@ def samples(
         n_rest += len(arrows)
         for trace in arrows:
             figure.add_trace(trace)
-        figure.add_annotation(
-            text=f"longest arrows: {longest:.2g} {drift_unit(length, time)}".rstrip(), x=1, y=1, xref="paper",
-            yref="paper", xanchor="right", yanchor="top", showarrow=False, bgcolor="rgba(128,128,128,0.15)",
-        )  # fmt: skip
+        if (axis_scales(Y) == 1).all():  # else no length fits both axes
+            figure.add_annotation(
+                text=f"longest arrows: {longest:.2g} {drift_unit(length, time)}".rstrip(), x=1, y=1, xref="paper",
+                yref="paper", xanchor="right", yanchor="top", showarrow=False, bgcolor="rgba(128,128,128,0.15)",
+            )  # fmt: skip
     figure.add_trace(_start(model, embedding))
     n = len(colourings)
     buttons = [
@@ -151,7 +152,8 @@ def _arrows(Y: Array, W: Array, bins: int = 15) -> tuple[list[Any], float]:
     at, step, longest, width = grid_arrows(Y, W, bins)
     step = step * 1.8 * width / longest
     tip = at + step
-    side = np.stack([-step[:, 1], step[:, 0]], axis=1)
+    x_scale, y_scale = axis_scales(Y)  # at right angles on the screen
+    side = np.stack([-step[:, 1] * x_scale / y_scale, step[:, 0] * y_scale / x_scale], axis=1)
     gap = np.full_like(at, np.nan)
     path = np.stack([at, tip, tip - 0.35 * step + 0.2 * side, tip, tip - 0.35 * step - 0.2 * side, gap], axis=1)
     x, y = (
