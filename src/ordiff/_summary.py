@@ -7,15 +7,19 @@ from typing import Any
 import numpy as np
 
 from ordiff import _validation
+from ordiff._time_labels import plural, singular
 from ordiff.learning.check import STEADY, expected_error
 
 
-def summary(model: Any, length: str = "", time: str = "") -> str:
-    """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known."""
+def summary(model: Any, length: str = "", time: str = "", sample_numbers: Any = None) -> str:
+    """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known.
+
+    sample_numbers: what the samples are called, (m,), such as rows of a table; from 0 by default.
+    """
     T, per_time, per_root_time = "", "", ""
     if time:
         over = f" {length}/" if length else " per "
-        T, per_time, per_root_time = f" {time}", f"{over}{time}", f"{over}√{time}"
+        T, per_time, per_root_time = f" {plural(time)}", f"{over}{singular(time)}", f"{over}√{singular(time)}"
     low, middle, high = np.quantile(model.noise_, [0.05, 0.5, 0.95])
     drift = float(np.median(np.linalg.norm(model.drift_, axis=1)))
     spread = model._level_deviation
@@ -44,8 +48,10 @@ def summary(model: Any, length: str = "", time: str = "") -> str:
         + ("converged." if model.converged_ else "NOT converged."),
     ]
     if model.unreached_.size:
-        n = model.unreached_.size
-        lines.append(f"The process does not reach {n} sample{'s' if n > 1 else ''}: {_some(model.unreached_)}.")
+        n, called = model.unreached_.size, model.unreached_
+        called = called if sample_numbers is None else np.asarray(sample_numbers)[called]
+        samples = f"{n} sample{'s' if n > 1 else ''}"
+        lines.append(f"The process does not reach {samples}, which hardly count: {_some(called)}.")
     if model.early_.size:
         lines.append(f"Samples seen before the first step, and not used: {model.early_.size}.")
     return "\n".join(lines)

@@ -418,10 +418,10 @@ class SnapshotSDE(GroupedSettings):
         """The part of the drift that turns at points (p, n); 0 when the drift is a gradient."""
         return self._field_at(X, "rotation_at", vectors=True)
 
-    def summary(self, length: str = "", time: str = "") -> str:
-        """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known."""
+    def summary(self, length: str = "", time: str = "", sample_numbers: ArrayLike | None = None) -> str:
+        """What was learned, in words; length, time: units of X, times; sample_numbers: what samples are called."""
         check_is_fitted(self)
-        return summary(self, _validation.text(length, "length"), _validation.text(time, "time"))
+        return summary(self, _validation.text(length, "length"), _validation.text(time, "time"), sample_numbers)
 
     # ------------------------------------------------------------------------------------ files
 

@@ -199,7 +199,7 @@ def paths(
     Y = embedding.points(P[:most])
     if X.shape[1] == 1:
         ax.plot(t, Y[:, :, 0].T, color=BLUE, lw=0.7, alpha=0.5)
-        ax.set(xlabel=f"time{units(time)}", ylabel=embedding.names[0])
+        ax.set(xlabel=f"time since the start{units(time)}", ylabel=embedding.names[0])
     else:
         ax.scatter(*embedding.points(X).T, s=marker_size(len(X)), color="0.85", linewidths=0, zorder=0, rasterized=True)
         for path in Y:

@@ -79,14 +79,14 @@ def _start(model: SnapshotSDE, embedding: AnyEmbedding) -> Any:
 
 
 def samples(
-    model: SnapshotSDE, rows: Any, times: Array | None, embedding: AnyEmbedding, length: str, time: str
+    model: SnapshotSDE, rows: Any, times: Array | None, embedding: AnyEmbedding, called: Any, length: str, time: str
 ) -> Any:  # fmt: skip
     """The samples over two coordinates, coloured by what the reader chooses; arrows of the drift above them."""
     X = samples_of(model)
     Y = _rounded(embedding.points(X)[rows])
     colourings = _colourings(model, rows, times, length, time)
     figure = _plane(embedding, Y, 620)
-    for trace in _coloured_points(model, rows, Y, colourings):
+    for trace in _coloured_points(model, rows, Y, colourings, called):
         figure.add_trace(trace)
     n_rest = 1
     if X.shape[1] > 1:
@@ -114,7 +114,7 @@ def samples(
 
 def _colourings(model: SnapshotSDE, rows: Any, times: Array | None, length: str, time: str) -> dict[str, Array]:
     """What the samples can be coloured by, under its label; without what is not known."""
-    fields = {} if times is None else {f"time{units(time)}": times}
+    fields = {} if times is None else {f"time since the start{units(time)}": times}
     fields |= {
         "ordering": model.ordering_, "ordering, standard deviation": model.ordering_std_,
         f"drift, magnitude{units(drift_unit(length, time))}": np.linalg.norm(model.drift_, axis=1),
@@ -128,10 +128,12 @@ def _colourings(model: SnapshotSDE, rows: Any, times: Array | None, length: str,
     return {label: _rounded(values[rows]) for label, values in fields.items() if np.isfinite(values).all()}
 
 
-def _coloured_points(model: SnapshotSDE, rows: Any, Y: Array, colourings: dict[str, Array]) -> list[Any]:
+def _coloured_points(
+    model: SnapshotSDE, rows: Any, Y: Array, colourings: dict[str, Array], called: Any
+) -> list[Any]:  # fmt: skip
     """A trace for each colouring, of which the first is shown."""
     hover = np.column_stack([model.ordering_, model.noise_, np.linalg.norm(model.drift_, axis=1)])[rows]
-    hover = _rounded(np.column_stack([rows, hover]))
+    hover = _rounded(np.column_stack([called[rows], hover]))
     traces = []
     for k, (label, values) in enumerate(colourings.items()):
         low, high = np.quantile(values, [0.005, 0.995])
@@ -235,7 +237,7 @@ def truth(model: SnapshotSDE, rows: Any, true: Array) -> Any:
 def check(table: Sequence[Moment], time: str) -> Any:
     """z of all moments that were compared, against the time."""
     at = [0.0 if math.isnan(row.time) else row.time for row in table]
-    figure = _figure(380, f"time{units(time)}", "z")
+    figure = _figure(380, f"time since the start{units(time)}", "z")
     figure.add_trace(require().Scatter(
         x=at, y=[row.z for row in table], mode="markers", showlegend=False,
         marker={"color": [RED if abs(row.z) > 4 else BLUE for row in table], "size": 7},
