@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ordiff import _validation
+from ordiff._time_labels import plural
 from ordiff._validation import Array
 from ordiff.cli.cycle import PhaseOrdering, check_phase, parse_cycle
 from ordiff.cli.output import collect_warnings
@@ -19,8 +20,6 @@ from ordiff.cli.tables import DataTable, enumerate_names
 
 # Names of a column of times that are a unit, which labels then have.
 _UNIT_WORDS = {"seconds", "minutes", "min", "hour", "hours", "day", "days", "weeks"}
-# Of units in labels such as "24h".
-_SYMBOLS = {"second": "s", "minute": "min", "hour": "h", "day": "d", "week": "weeks"}
 # More coordinates than this, and the notes advise principal components.
 _MANY_COLUMNS = 30
 
@@ -73,7 +72,9 @@ def read_samples(options: argparse.Namespace, *, times_required: bool) -> Sample
     times = windows if windows is not None else times
     start = parse_start(options.start, preparation, rows, times, known=density is None)
     if times is not None and options.start.startswith("time") and times.min() != 0:
-        notes.append(f"Times are counted from the earliest, {times.min():g} {unit}".rstrip() + ".")
+        notes.append(
+            f"Times are counted from the earliest, {times.min():g} {plural(_time_unit(options, unit))}".rstrip() + "."
+        )
         times = times - times.min()
     if isinstance(start, np.ndarray) and start.dtype.kind == "b" and start.sum() == 1:
         notes.append(
@@ -100,9 +101,9 @@ def _units_differ(samples: Samples) -> bool:
     from ordiff.learning.data import Snapshots, warn_of_units
     from ordiff.learning.settings import TimeDensity
 
-    unknown = TimeDensity("uniform", samples.horizon or 1.0)
+    design = TimeDensity("uniform", samples.horizon or 1.0) if samples.times is None else TimeDensity()
     with warnings.catch_warnings(action="ignore", category=_validation.OrdiffWarning):  # a fit will say them
-        data = Snapshots.of(samples.start, unknown, samples.X, samples.times, None)
+        data = Snapshots.of(samples.start, design, samples.X, samples.times, None)
     told: list[str] = []
     with collect_warnings(told):
         warn_of_units(data, list(samples.names))
@@ -114,7 +115,7 @@ def _read_times(table: DataTable, names: list[str]) -> tuple[Array | None, str, 
     if not names:
         return None, "", table
     read = [table.times(name) for name in names]
-    units = {_SYMBOLS.get(unit, unit) for _, unit in read}
+    units = {plural(unit) for _, unit in read}
     if len(units) > 1:
         raise ValueError(f"the columns {enumerate_names(names)} have different units of time.")
     numbers = dict(zip(names, (values for values, _ in read), strict=True))
@@ -149,9 +150,14 @@ def _prepare(x: Array, columns: tuple[str, ...], options: argparse.Namespace) ->
 def _completed(
     preparation: Preparation, options: argparse.Namespace, rows: Any, times: Array | None, start: Any, unit: str
 ) -> Preparation:
-    named = next((name for name in (options.times or "").split() if name.lower() in _UNIT_WORDS), "")
-    length, time = getattr(options, "length", ""), getattr(options, "time", "") or unit or named
+    length, time = getattr(options, "length", ""), _time_unit(options, unit)
     return replace(preparation, rows=rows, times=times, start=start, length=length, time=time)
+
+
+def _time_unit(options: argparse.Namespace, unit: str) -> str:
+    """As the user gave it, as the labels have it, or the name of the column; '' when none is known."""
+    named = next((name for name in (options.times or "").split() if name.lower() in _UNIT_WORDS), "")
+    return getattr(options, "time", "") or unit or named
 
 
 def _likely_time_column(table: DataTable) -> str:
