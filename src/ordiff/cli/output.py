@@ -30,10 +30,13 @@ def refuse_overwriting(folder: Path, names: Sequence[str], force: bool) -> None:
 
 def try_writing(folder: Path) -> None:
     """Make the folder and write to it, so that what does not work is told before the computation."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder) as file:
-        file.write(bytes(2**16))
-        file.flush()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(2**16))
+            file.flush()
+    except OSError as error:
+        raise OSError(f"--out {folder}: results cannot be written there ({error.strerror}).") from error
 
 
 @contextmanager

@@ -249,7 +249,7 @@ def profile(
     margin = 0.05 * (max(ends) - min(ends))
     ax.set(xlabel=label, ylabel="nats below the maximum", xlim=(min(ends) - margin, max(ends) + margin),
            ylim=(-0.03 * top, 1.05 * top))  # fmt: skip
-    ax.legend(fontsize=7, frameon=False)
+    ax.legend(fontsize=7, framealpha=0.8, loc="upper center")
     return ax
 
 
