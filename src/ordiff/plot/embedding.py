@@ -24,7 +24,7 @@ from ordiff.graph import NeighborGraph
 
 # Neighbours of a local regression for each coordinate of the data, and the least and the most of them.
 _PER_COORDINATE, _FEWEST, _MOST = 8, 30, 200
-# Neighbours are torn away when they are so many times as far from the nearest one, in the layout, as this share of them:
+# Neighbours are torn away when they are so many times as far from the nearest, in the layout, as this share of them:
 # in d coordinates without a tear the farthest of k is (1/share)^(1/d) times as far.
 _TORN, _NEAR_SHARE = 4.0, 0.3
 # Ridge of the regression, in the mean variance of the neighbours: directions in which they do not differ have no image.
