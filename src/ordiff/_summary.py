@@ -70,7 +70,7 @@ def _of_the_direction(model: Any) -> list[str]:
         if nats is None:
             return []
         more = "more" if nats > 0 else "less"
-        return [f"It has no direction: one would be {abs(nats):.1f} nats {more} likely (3 more are asked for)."]
+        return [f"It has no direction: one would be {abs(nats):.1f} nats {more} likely (it is taken from 3 nats more on)."]
     values, vectors = np.linalg.eigh(model.noise_tensor_)
     axis = ", ".join(f"{one:.2f}" for one in vectors[:, -1])
     likely = "" if nats is None else f", which is {nats:.0f} nats more likely than the same in all directions"
@@ -97,7 +97,7 @@ def _of_the_rotation(model: Any) -> list[str]:
     more = "more" if nats > 0 else "less"
     found = f"Rotation: none; a drift that turns is {abs(nats):.1f} nats {more} likely than a gradient"
     undecided = ", so that it is not decided. Standard deviations are those of a gradient." if nats > -1 else "."
-    return [f"{found} (3 more are asked for){undecided}"]
+    return [f"{found} (it is taken from 3 nats more on){undecided}"]
 
 
 def warn_of_fit(model: Any) -> None:
