@@ -70,7 +70,7 @@ def _of_the_direction(model: Any) -> list[str]:
         if nats is None:
             return []
         more = "more" if nats > 0 else "less"
-        return [f"It has no direction: one would be {abs(nats):.1f} nats {more} likely (it is taken from 3 nats more on)."]
+        return [f"It has no direction: one is {abs(nats):.1f} nats {more} likely (it is taken from 3 nats more on)."]
     values, vectors = np.linalg.eigh(model.noise_tensor_)
     axis = ", ".join(f"{one:.2f}" for one in vectors[:, -1])
     likely = "" if nats is None else f", which is {nats:.0f} nats more likely than the same in all directions"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 from ordiff.cli.advice import advise_in_options
@@ -33,6 +34,8 @@ EXAMPLE = "ordiff fit cells.csv --times hours --pca 5 --out cells"
 CHECKPOINT = "checkpoint.npz"
 FILES = ("model.npz", "results.csv", "summary.txt", "overview.png", "drift.png", "noise.png", "check.png",
          "report.html", PREPARATION)  # fmt: skip
+# Seconds of the processor after which it is said why.
+LONG = 60.0
 # Warnings that say what the summary says too.
 IN_SUMMARY = ("this fit is not trusted", "the process does not reach")
 
@@ -83,8 +86,13 @@ def run(options: argparse.Namespace) -> int:
         discard(checkpoint)
     elif not resumed:
         notes.append(f"There was no {checkpoint} to go on from: the fit began anew.")
+    if not options.quiet:
+        m, n = samples.X.shape
+        print(f"Learning from {m} samples in {n} coordinate{'s' if n > 1 else ''} ...", flush=True)
+    began = process_time()
     with collect_warnings(notes):
         model = estimator.fit(samples.X, samples.times, checkpoint=checkpoint, names=samples.names)
+    notes += note_on_time(process_time() - began, model, options)
     notes = [note for note in notes if not any(text in note for text in IN_SUMMARY)]
     if model.interrupted_:
         notes.append("Interrupted: the results are those of the best so far.")
@@ -100,6 +108,16 @@ def run(options: argparse.Namespace) -> int:
     if model.interrupted_:
         return 130
     return 0 if model.check_.trusted else NOT_TRUSTED
+
+
+def note_on_time(seconds: float, model: SnapshotSDE, options: argparse.Namespace) -> list[str]:
+    """Why a fit took long, and what takes less."""
+    if seconds < LONG:
+        return []
+    asked = {"--drift gradient": options.drift == "auto", "--noise constant": options.noise != "constant"}
+    faster = [option for option, usual in asked.items() if usual and hasattr(model, "states_")]
+    less = f"; {' and '.join(faster)} need{'s' if len(faster) == 1 else ''} fewer" if faster else ""
+    return [f"It took {seconds:.0f} s of the processor, for {model.n_iter_} evaluations{less}."]
 
 
 def make_estimator(samples: Samples, options: argparse.Namespace) -> SnapshotSDE:
