@@ -19,6 +19,8 @@ _WORDS = [
         (r'noise="(\w+)"', r"--noise \1"),
         (r"raise max_states", "raise --max-states"),
         (r"model\.profile\(\)", "ordiff profile"),
+        (r"^fate_probabilities is not available", "fates are not available"),
+        (r"Use simulate\(\) and predict_drift\(\), or fit", "Use ordiff simulate and count where paths end, or fit"),
         (r"use stronger smoothness", "use stronger smoothness (--smooth-ordering, --smooth-noise)"),
         (r"(the leading (?:two or three )?principal components)", r"\1 (--pca)"),
         (r"standardise X first, with StandardScaler in a pipeline", "use --standardize"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ordiff.cli.output import print_written, refuse_overwriting, results_in, write_csv
-from ordiff.cli.saved import add_model_options, output_folder, read_model, read_points
+from ordiff.cli.saved import add_model_options, output_folder, read_model, read_points, verdict
 
 HELP = "ordering, drift and noise of a fitted model at the rows of a table"
 EXAMPLE = "ordiff predict fit new_cells.csv"
@@ -38,4 +38,4 @@ def run(options: argparse.Namespace) -> int:
         ordering = np.quantile(columns["ordering"], [0.05, 0.5, 0.95])
         print("{} points; ordering: median {:.4g}, 5% to 95% {:.4g} to {:.4g}.".format(len(X), *ordering[[1, 0, 2]]))
         print_written(out, FILES)
-    return 0
+    return verdict(model, options.quiet)

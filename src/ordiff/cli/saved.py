@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ordiff._validation import Array
 from ordiff.cli.advice import advise_in_options
+from ordiff.cli.output import NOT_TRUSTED
 from ordiff.cli.preparation import FILE, Preparation
 
 if TYPE_CHECKING:
@@ -49,6 +50,15 @@ def read_model(options: argparse.Namespace) -> tuple[SnapshotSDE, Preparation]:
     if len(preparation.names) != model.n_features_in_:
         raise ValueError(f"{beside} is not of {path}: it has {len(preparation.names)} coordinates.")
     return model, preparation
+
+
+def verdict(model: SnapshotSDE, quiet: bool) -> int:
+    """The exit code of a question to a model; where its check did not pass, the first reason is printed."""
+    if model.check_.trusted:
+        return 0
+    if not quiet:
+        print(f"The model is NOT TRUSTED: {model.check_.reasons[0]} All reasons: ordiff check.")
+    return NOT_TRUSTED
 
 
 def read_points(path: Path, preparation: Preparation, drop_missing: bool) -> tuple[Array, Any]:

@@ -90,4 +90,4 @@ def _times(rows: list[Moment], ax: Any) -> Any:
 
 def shortened(text: str, most: int = 140) -> str:
     """The beginning of a text that is long, and how it goes on."""
-    return textwrap.shorten(text, most, placeholder=" …")
+    return textwrap.shorten(text, most, placeholder=" …", break_on_hyphens=False)

@@ -55,9 +55,14 @@ def overview(
         noise(model, axes[1, 1], length=length, time=time)
         axes[1, 1].set_title("noise along the ordering", fontsize=10)
     history(model, axes[1, 2])
-    if not model.check_.trusted:
-        figure.suptitle("NOT TRUSTED: " + shortened(model.check_.reasons[0]), fontsize=10, color=RED)
+    _warn_above(figure, model)
     return figure
+
+
+def _warn_above(figure: Figure, model: SnapshotSDE, most: int = 140) -> None:
+    """Say above a figure that its model is not trusted, and the first reason."""
+    if not model.check_.trusted:
+        figure.suptitle("NOT TRUSTED: " + shortened(model.check_.reasons[0], most), fontsize=10, color=RED)
 
 
 def fates(model: SnapshotSDE, probabilities: dict[str, Array], *, embedding: Layout = None) -> Figure:
@@ -69,6 +74,7 @@ def fates(model: SnapshotSDE, probabilities: dict[str, Array], *, embedding: Lay
         field(model, values, ax, label="probability", title=name, embedding=embedding)
     for ax in axes[len(probabilities) :]:
         ax.axis("off")
+    _warn_above(figure, model, 45 * columns)
     return figure
 
 
