@@ -152,8 +152,9 @@ def _arrows(ax: Any, Y: Array, W: Array, bins: int, colour: str, unit: str) -> N
               width=0.0045 if edge else 0.0035, zorder=3, **edge)  # fmt: skip
     if (axis_scales(Y) != 1).any():  # no length fits both axes
         return
-    ax.annotate(f"longest arrows {longest:.2g} {unit}".rstrip(), (0.98, 0.02), xycoords="axes fraction", ha="right",
-                fontsize=7, bbox={"facecolor": "w", "alpha": 0.8, "lw": 0, "pad": 1.5}, zorder=4)  # fmt: skip
+    said = f"longest arrows {longest:.2g} {unit}".rstrip() + " or more"
+    ax.annotate(said, (0.98, 0.02), xycoords="axes fraction", ha="right", fontsize=7,
+                bbox={"facecolor": "w", "alpha": 0.8, "lw": 0, "pad": 1.5}, zorder=4)  # fmt: skip
 
 
 def landscape(
@@ -213,6 +214,7 @@ def paths(
 
 
 def _contours(ax: Any, model: SnapshotSDE, embedding: AnyEmbedding, levels: int) -> Any:
+    from matplotlib.ticker import MaxNLocator
     from matplotlib.tri import Triangulation
 
     points = model.states_.points
@@ -220,7 +222,13 @@ def _contours(ax: Any, model: SnapshotSDE, embedding: AnyEmbedding, levels: int)
     corners = points[triangles]
     sides = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(axis=1)
     mesh = Triangulation(*embedding.points(points).T, triangles, mask=sides > 3 * np.median(sides))  # not across gaps
-    return ax.tricontourf(mesh, -model.predict(points), levels=levels, cmap="cividis")
+    potential = -model.predict(points)
+    low, high = np.quantile(-model.ordering_, [0.01, 0.99])  # not the range of edges that no sample is near
+    low, high = (max(potential.min(), 1.5 * low - 0.5 * high), min(potential.max(), 1.5 * high - 0.5 * low))
+    if not high > low:
+        return ax.tricontourf(mesh, potential, levels=levels, cmap="cividis")
+    at = MaxNLocator(levels + 1).tick_values(low, high)
+    return ax.tricontourf(mesh, potential, levels=at, cmap="cividis", extend="both")
 
 
 def _cell_means(ax: Any, Y: Array, values: Array) -> Any:

@@ -96,9 +96,10 @@ def samples(
         for trace in arrows:
             figure.add_trace(trace)
         if (axis_scales(Y) == 1).all():  # else no length fits both axes
+            said = f"longest arrows: {longest:.2g} {drift_unit(length, time)}".rstrip() + " or more"
             figure.add_annotation(
-                text=f"longest arrows: {longest:.2g} {drift_unit(length, time)}".rstrip(), x=1, y=1, xref="paper",
-                yref="paper", xanchor="right", yanchor="top", showarrow=False, bgcolor="rgba(128,128,128,0.15)",
+                text=said, x=1, y=1, xref="paper", yref="paper", xanchor="right", yanchor="top", showarrow=False,
+                bgcolor="rgba(128,128,128,0.15)",
             )  # fmt: skip
     figure.add_trace(_start(model, embedding))
     n = len(colourings)
