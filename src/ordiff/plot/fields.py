@@ -228,7 +228,9 @@ def _contours(ax: Any, model: SnapshotSDE, embedding: AnyEmbedding, levels: int)
     if not high > low:
         return ax.tricontourf(mesh, potential, levels=levels, cmap="cividis")
     at = MaxNLocator(levels + 1).tick_values(low, high)
-    return ax.tricontourf(mesh, potential, levels=at, cmap="cividis", extend="both")
+    below, above = potential.min() < at[0], potential.max() > at[-1]
+    beyond = "both" if below and above else "min" if below else "max" if above else "neither"
+    return ax.tricontourf(mesh, potential, levels=at, cmap="cividis", extend=beyond)
 
 
 def _cell_means(ax: Any, Y: Array, values: Array) -> Any:
