@@ -116,3 +116,9 @@ def test_columns_in_different_units_are_standardised_and_said_to_be(tmp_path, rn
     assert "--no-standardize" in found.notes[-1]
     np.testing.assert_allclose(read_alike("--no-standardize").X, x)
     np.testing.assert_allclose(read_alike("--columns", "mrna").X, x[:, :1])
+
+
+def test_standardised_columns_ask_for_a_noise_with_a_direction(read):
+    text = "t,a,b\n0,1,2\n1,2,700\n2,5,60\n"
+    assert any("--noise tensor" in note for note in read(text, "--times", "t", "--standardize").notes)
+    assert not any("--noise" in n for n in read(text, "--times", "t", "--standardize", "--noise", "tensor").notes)

@@ -135,6 +135,8 @@ def _prepare(x: Array, columns: tuple[str, ...], options: argparse.Namespace) ->
         notes.append(
             "Columns were standardised: this summary is in standard deviations of each, results.csv in its units."
         )
+        if getattr(options, "noise", None) in ("field", "constant"):
+            notes.append("The noise is taken to be the same in all directions in these: compare with --noise tensor.")
     if options.pca is None:
         if len(columns) > _MANY_COLUMNS:
             notes.append(f"{len(columns)} columns are used as they are: --pca N is faster, and often better.")
