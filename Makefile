@@ -70,7 +70,7 @@ $(SINGLE_CELL)/.ready: pyproject.toml constraints-single-cell.txt
 	@test -x $(SINGLE_CELL)/bin/python || $(PYTHON) -m venv $(SINGLE_CELL)
 	@echo "Setting up $(SINGLE_CELL) (a few minutes) ..."
 	@$(SINGLE_CELL)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-single-cell.txt \
-		--editable '.[single-cell]' scanpy cellrank zarr pytest hypothesis
+		--editable '.[single-cell]' scanpy cellrank dask zarr pytest hypothesis
 	@touch $@
 
 test-browser: setup  ## the report in a headless browser: installs Debian's chromium where it can

@@ -104,3 +104,19 @@ def test_a_browser_shows_it_without_an_error(written, tmp_path):
     assert console == []
     assert json.loads(Page(shown.stdout).json) == report.numbers(model)
     assert shown.stdout.count('class="main-svg"') >= 4  # plotly has drawn every figure
+
+
+def test_heads_of_arrows_are_upright_on_the_screen_where_units_differ(rng):
+    """In units of the axes' scales, both sides of a head are as far from its shaft."""
+    Y, W = rng.uniform(size=(400, 2)) * [1, 1e4], rng.normal(size=(400, 2)) * [1, 1e4]
+    line = report.figures._arrows(Y, W)[0][0]
+    path = np.column_stack([np.array(axis, dtype=float) for axis in (line.x, line.y)]) / [1, 1e4]
+    at, tip, left, _, right, _ = (path[k::6] for k in range(6))
+    for side in (left, right):
+        along = ((side - tip) * (tip - at)).sum(axis=1) / ((tip - at) ** 2).sum(axis=1)
+        np.testing.assert_allclose(along, -0.35, atol=0.01)
+
+
+def test_samples_are_called_by_their_numbers(written, tmp_path):
+    text = report.write(written[0], tmp_path / "rows.html", sample_numbers=np.arange(300) + 7000)
+    assert "7299" in text.read_text(encoding="utf-8")

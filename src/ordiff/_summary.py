@@ -7,15 +7,19 @@ from typing import Any
 import numpy as np
 
 from ordiff import _validation
+from ordiff._time_labels import plural, singular
 from ordiff.learning.check import STEADY, expected_error
 
 
-def summary(model: Any, length: str = "", time: str = "") -> str:
-    """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known."""
+def summary(model: Any, length: str = "", time: str = "", sample_numbers: Any = None) -> str:
+    """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known.
+
+    sample_numbers: what the samples are called, (m,), such as rows of a table; from 0 by default.
+    """
     T, per_time, per_root_time = "", "", ""
     if time:
         over = f" {length}/" if length else " per "
-        T, per_time, per_root_time = f" {time}", f"{over}{time}", f"{over}√{time}"
+        T, per_time, per_root_time = f" {plural(time)}", f"{over}{singular(time)}", f"{over}√{singular(time)}"
     low, middle, high = np.quantile(model.noise_, [0.05, 0.5, 0.95])
     drift = float(np.median(np.linalg.norm(model.drift_, axis=1)))
     spread = model._level_deviation
@@ -44,8 +48,10 @@ def summary(model: Any, length: str = "", time: str = "") -> str:
         + ("converged." if model.converged_ else "NOT converged."),
     ]
     if model.unreached_.size:
-        n = model.unreached_.size
-        lines.append(f"The process does not reach {n} sample{'s' if n > 1 else ''}: {_some(model.unreached_)}.")
+        n, called = model.unreached_.size, model.unreached_
+        called = called if sample_numbers is None else np.asarray(sample_numbers)[called]
+        samples = f"{n} sample{'s' if n > 1 else ''}"
+        lines.append(f"The process does not reach {samples}, which hardly count: {_some(called)}.")
     if model.early_.size:
         lines.append(f"Samples seen before the first step, and not used: {model.early_.size}.")
     return "\n".join(lines)
@@ -64,7 +70,7 @@ def _of_the_direction(model: Any) -> list[str]:
         if nats is None:
             return []
         more = "more" if nats > 0 else "less"
-        return [f"It has no direction; one would be {abs(nats):.1f} nats {more} likely (3 are asked for)."]
+        return [f"It has no direction: one is {abs(nats):.1f} nats {more} likely (it is taken from 3 nats more on)."]
     values, vectors = np.linalg.eigh(model.noise_tensor_)
     axis = ", ".join(f"{one:.2f}" for one in vectors[:, -1])
     likely = "" if nats is None else f", which is {nats:.0f} nats more likely than the same in all directions"
@@ -89,8 +95,9 @@ def _of_the_rotation(model: Any) -> list[str]:
             "square is rotation."
         ]
     more = "more" if nats > 0 else "less"
-    found = f"Rotation: none; one would be {abs(nats):.1f} nats {more} likely than a gradient (3 are asked for)."
-    return [found + (" That is no clear answer; standard deviations are those of a gradient." if nats > -1 else "")]
+    found = f"Rotation: none; a drift that turns is {abs(nats):.1f} nats {more} likely than a gradient"
+    undecided = ", so that it is not decided. Standard deviations are those of a gradient." if nats > -1 else "."
+    return [f"{found} (it is taken from 3 nats more on){undecided}"]
 
 
 def warn_of_fit(model: Any) -> None:

@@ -27,6 +27,19 @@ _LABEL = re.compile(r"(?:(?P<before>[a-z]+)[\s_=:.]*)?(?P<number>[0-9]+(?:\.[0-9
 _NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?")
 
 
+_PLURALS = {unit: f"{unit}s" for unit in ("second", "minute", "hour", "day", "week", "month", "year")}
+
+
+def plural(unit: str) -> str:
+    """A unit after a number: "hours" of "hour"; unchanged when it is another word."""
+    return _PLURALS.get(unit, unit)
+
+
+def singular(unit: str) -> str:
+    """A unit after "per": "hour" of "hours"; unchanged when it is another word."""
+    return next((one for one, many in _PLURALS.items() if many == unit), unit)
+
+
 class TimeLabel(NamedTuple):
     """One label: its number, and the word for its unit, "" if no unit was given."""
 

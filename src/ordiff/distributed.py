@@ -186,7 +186,7 @@ class DistributedGraph:
     """The k nearest others of m samples, in blocks of rows by space. Make one with `build_graph`.
 
     ids: of each block the samples that its points and then those of its halo are; own: the number of its points.
-    recall_: the share of the nearest that were found, on a sample; 1 of an exact graph.
+    ``recall_``: the share of the nearest that were found, on a sample; 1 of an exact graph.
     """
 
     def __init__(self, client: Any, k: int, blocks: Sequence[Any], recall: float = 1.0) -> None:

@@ -52,7 +52,8 @@ class SnapshotSDE(GroupedSettings):
 
     In up to three dimensions by the likelihood of a chain. Data of four dimensions and more, with known times and
     designed states, are learned by moments (`ordiff.learning.moments`): l is then a quadratic form and functions of
-    single directions, ρ is constant, and there is no chain.
+    single directions, ρ is constant, and there is no chain. Members of groups of settings are set by name, as in a grid
+    search: ``set_params(smoothness__noise=0.1, solver__eps=0.05)``.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ class SnapshotSDE(GroupedSettings):
         not learned (carried to the states by local polynomials); or a function of points (N, n) that returns an
         `Ordering` on them or several, whose shapes are kept and whose speeds can be learned, beside a learned one.
     states : {"designed", "samples"}, DesignedStates, SampleStates or States
-        Where the chain lives: evenly spread over the data, on the samples themselves (the paper's setting), or on
+        The states of the chain: spread evenly over the data, the samples themselves (the paper's setting), or
         states of your own.
     times : TimeDensity or None
         The density of the times, when they are not known for each sample.
@@ -86,8 +87,6 @@ class SnapshotSDE(GroupedSettings):
         Show a bar (needs tqdm).
     random_state : int
         Seed of the states' design and of the second start.
-
-    Members of a group can be set by name, as in a grid search: ``set_params(smoothness__noise=0.1, solver__eps=0.05)``.
 
     Attributes
     ----------
@@ -114,7 +113,7 @@ class SnapshotSDE(GroupedSettings):
     states_, graph_, operator_, eps_
         The chain: its states, their graph, its operator and its step; in up to three dimensions.
     coordinates_ : LinearCoordinates
-        Where the samples lie in a linear subspace up to noise, the chain lives there: `states_.points` are in its
+        Where the samples lie in a linear subspace up to noise, the chain is learned there: `states_.points` are in its
         coordinates, and ``coordinates_.inverse(states_.points)`` in those of X. All else is in the coordinates of X.
     loss_, history_, history_stages_
         The penalised loss, that after every evaluation of the final chain, and which strengths of smoothness each is of
@@ -418,10 +417,10 @@ class SnapshotSDE(GroupedSettings):
         """The part of the drift that turns at points (p, n); 0 when the drift is a gradient."""
         return self._field_at(X, "rotation_at", vectors=True)
 
-    def summary(self, length: str = "", time: str = "") -> str:
-        """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known."""
+    def summary(self, length: str = "", time: str = "", sample_numbers: ArrayLike | None = None) -> str:
+        """What was learned, in words; length, time: units of X, times; sample_numbers: what samples are called."""
         check_is_fitted(self)
-        return summary(self, _validation.text(length, "length"), _validation.text(time, "time"))
+        return summary(self, _validation.text(length, "length"), _validation.text(time, "time"), sample_numbers)
 
     # ------------------------------------------------------------------------------------ files
 

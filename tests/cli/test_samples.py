@@ -5,7 +5,7 @@ import pytest
 
 from ordiff.cli import main
 from ordiff.cli.parser import make_parser
-from ordiff.cli.samples import read_samples
+from ordiff.cli.samples import read_in_like_units, read_samples
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_wrong_options_are_told_in_one_line(options, said, table, tmp_path, erro
 def test_labels_of_times_and_ids(read):
     found = read("stage,id,a,b\nD4.0,1,1,2\nD5.5,2,3,4\nD4,3,0,1\n", "--times", "stage")
     np.testing.assert_array_equal(found.times, [0, 1.5, 0])
-    assert found.preparation.time == "day"
+    assert found.preparation.time == "days"
     assert found.names == ("a", "b")
     assert "left out: id" in found.notes[0]
     hours = read("stage,a\n24h,1\n2 d,3\n36 hours,0\n", "--times", "stage", "--start", "1")
@@ -98,3 +98,27 @@ def test_windows_and_densities_of_times(read):
     assert (uniform.times, uniform.horizon) == (None, 2.0)
     late = read(text, "--time-density", "uniform:1:2", "--columns", "a", "--start", "0")
     np.testing.assert_array_equal(late.times, [[1, 2]] * 3)
+
+
+def test_columns_in_different_units_are_standardised_and_said_to_be(tmp_path, rng):
+    t = rng.uniform(0, 3, 300)
+    x = np.column_stack([rng.normal(size=300) * (1 + t), 3e4 + 1e4 * rng.normal(size=300) * (1 + t)])
+    path = tmp_path / "switch.csv"
+    path.write_text("t,mrna,protein\n" + "".join(f"{a},{b},{c}\n" for a, (b, c) in zip(t, x, strict=True)))
+
+    def read_alike(*options):
+        return read_in_like_units(
+            make_parser().parse_args(["fit", str(path), "--times", "t", *options]), times_required=True
+        )
+
+    found = read_alike()
+    np.testing.assert_allclose(found.X.std(axis=0), 1)
+    assert "--no-standardize" in found.notes[-1]
+    np.testing.assert_allclose(read_alike("--no-standardize").X, x)
+    np.testing.assert_allclose(read_alike("--columns", "mrna").X, x[:, :1])
+
+
+def test_standardised_columns_ask_for_a_noise_with_a_direction(read):
+    text = "t,a,b\n0,1,2\n1,2,700\n2,5,60\n"
+    assert any("--noise tensor" in note for note in read(text, "--times", "t", "--standardize").notes)
+    assert not any("--noise" in n for n in read(text, "--times", "t", "--standardize", "--noise", "tensor").notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import ordiff as od
 from ordiff.cli import main
 from ordiff.cli.preparation import Preparation
+from ordiff.learning.check import FitCheck
 
 
 def rows_of(path):
@@ -37,7 +39,24 @@ def test_fates_are_those_of_the_model(fitted, tmp_path, capsys):
         {"left": lambda x: x[:, 0] < -1, "up": lambda x: (x[:, 0] >= -1) & (x[:, 1] > 4)}
     )
     np.testing.assert_allclose([[float(row["left"]), float(row["up"])] for row in rows], expected, atol=1e-6)
-    assert "From the start: left" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "From the start: left" in printed
+    assert "Note: 100% of the start is in 'up' already." in printed
+
+
+def test_answers_of_a_model_that_is_not_trusted_say_so(fitted, table, tmp_path, capsys):
+    model = od.load(fitted / "model.npz")
+    model.check_ = FitCheck(False, ("give Solver(eps=0.1) or less.",), ())
+    model.save(tmp_path / "model.npz")
+    shutil.copy(fitted / "preparation.npz", tmp_path)
+    ends = ["--end", "left: a < -1", "--end", "right: a > 2"]
+    for command in (
+        ["fates", str(tmp_path), *ends],
+        ["simulate", str(tmp_path)],
+        ["predict", str(tmp_path), str(table)],
+    ):
+        assert main(command) == 3
+        assert "NOT TRUSTED: give --eps 0.1 or less." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -11,5 +11,5 @@ def test_tune_shows_the_curves(table, fitted, tmp_path, capsys):
     assert "Without a drift, with noise" in out
     assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
     assert main(["tune", str(table), *options, "--model", str(fitted / "model.npz"), "--force"]) == 0
-    assert "Ordering and noise of" in capsys.readouterr().out
+    assert "Columns, ordering and noise of" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["steps.csv", "steps.png", "summary.txt"]

@@ -12,6 +12,7 @@ import pytest
 import ordiff as od
 from ordiff import plot, report
 from ordiff.learning.check import FitCheck
+from ordiff.learning.uncertainty import LikelihoodProfile
 from small_model import small_model
 
 
@@ -88,3 +89,21 @@ def test_a_process_without_a_chain_has_pictures_and_a_report(without_chain, tmp_
     assert "without a chain, by moments" in text
     with pytest.raises(ValueError, match="without a chain"):
         without_chain.fate_probabilities({"a": lambda x: x[:, 0] > 0, "b": lambda x: x[:, 0] < 0})
+
+
+def test_contours_of_coordinates_in_different_units_are_of_the_same_triangles(fitted):
+    """Triangles are those of the fit's own coordinates: long ones across the axes would show stripes."""
+    _, model = fitted
+    usual = plot.landscape(model)
+    scale = np.array([1.0, 1000.0])
+    other = plot.landscape(model, embedding=plot.Embedding(np.zeros(2), np.diag(scale), ("a", "b")))
+    for one, wide in zip(usual.collections[0].get_paths(), other.collections[0].get_paths(), strict=True):
+        np.testing.assert_allclose(wide.vertices, one.vertices * scale)
+
+
+def test_a_profile_crosses_its_level_where_its_interval_ends():
+    levels = np.geomspace(0.5, 2, 9)
+    result = LikelihoodProfile(levels, 40 * np.log(levels) ** 2, 1.0, (0.803, 1.245))
+    curve = plot.profile(result).lines[0].get_xydata()
+    for end in result.interval:
+        assert abs(np.interp(end, *curve.T) - 1.92) < 0.05

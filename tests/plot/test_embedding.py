@@ -54,3 +54,13 @@ def test_a_model_is_drawn_on_any_layout(fitted):
     np.testing.assert_allclose(b, [-a[1], a[0]], atol=0.2 * np.abs(a).max())
     assert plot.overview(model, embedding=turned).axes
     assert plot.landscape(model, embedding=turned).get_xlabel() == "embedding 1"
+
+
+def test_a_layout_with_a_tear_turns_no_vector_round(rng):
+    """Angle and radius of a drift that goes round: near the cut at ±π, too, the angle rises."""
+    X = rng.normal(size=(2000, 2))
+    angle, radius = np.arctan2(X[:, 1], X[:, 0]), np.linalg.norm(X, axis=1)
+    drift = np.stack([-X[:, 1], X[:, 0]], axis=1)
+    moved = plot.LocalEmbedding(X, np.stack([angle, radius], axis=1)).vectors(X, drift)
+    clear = (radius > 0.5) & (radius < 2)
+    np.testing.assert_allclose(moved[clear, 0], 1, atol=0.35)

@@ -46,3 +46,12 @@ def test_parts_of_a_drift(fitted):
     assert np.abs((at * V).sum(axis=1)).mean() < 0.2 * (np.linalg.norm(at, axis=1) * np.linalg.norm(V, axis=1)).mean()
     with pytest.raises(ValueError, match="part"):
         plot.drift(turned, part="half")
+
+
+def test_an_outlier_makes_no_arrow_that_leaves_the_picture(rng):
+    Y, W = rng.uniform(size=(2000, 2)), rng.normal(size=(2000, 2))
+    W[:50] *= 1e5
+    _, vectors, longest, _ = plot.binning.grid_arrows(Y, W, 10)
+    size = np.linalg.norm(vectors, axis=1)
+    assert size.max() <= longest * (1 + 1e-12)
+    assert longest <= 8 * np.median(size) * (1 + 1e-12)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from ordiff._signals import termination_raises
+from ordiff.cli.advice import in_options
 from ordiff.cli.parser import make_parser
 
 __all__ = ["main"]
@@ -50,5 +51,5 @@ def _with_points(arguments: Sequence[str]) -> list[str]:
 
 def _message(error: Exception) -> str:
     if isinstance(error, ValueError | OSError | ImportError):  # their texts are written for the user
-        return str(error)
+        return in_options(str(error))
     return f"{type(error).__name__}: {error} (a bug in ordiff; --debug shows the traceback)"

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     moments = preparation.moments(model)
     table = columns(moments)
     if not options.quiet:
-        print(model.summary(preparation.length, preparation.time))
+        print(preparation.summary(model))
         print_table(table)
     if options.out is not None:
         with results_in(options.out) as folder:
@@ -56,6 +56,6 @@ def columns(rows: Sequence[Moment]) -> dict[str, Any]:
 def print_table(table: dict[str, Any]) -> None:
     """Aligned columns."""
     width = max(map(len, table["moment"]), default=6)
-    print(f"\n{'time':>9}  {'samples':>7}  {'moment':<{width}}  {'observed':>10}  {'predicted':>10}  {'z':>6}")
+    print(f"\n{'since start':>11}  {'samples':>7}  {'moment':<{width}}  {'observed':>10}  {'predicted':>10}  {'z':>6}")
     for time, n, name, observed, predicted, z in zip(*table.values(), strict=True):
-        print(f"{time:>9.4g}  {n:>7}  {name:<{width}}  {observed:>10.4g}  {predicted:>10.4g}  {z:>6.1f}")
+        print(f"{time:>11.4g}  {n:>7}  {name:<{width}}  {observed:>10.4g}  {predicted:>10.4g}  {z:>6.1f}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
+from ordiff._time_labels import plural, singular
 from ordiff._validation import Array
 from ordiff.kernel.ordering import Ordering
 
@@ -49,8 +50,9 @@ class PhaseOrdering:
         moved = LocalEmbedding(self.X, self.circle).vectors(self.X, model.drift_)
         along = np.stack([-self.circle[:, 1], self.circle[:, 0]], axis=1)
         rate = float((moved * along).sum(axis=1).mean()) * self.period / (2 * np.pi)
-        once = f"once round takes {abs(self.period / rate):.3g} {time}".rstrip() if rate else "it does not go round"
-        per = f" per {time}" if time else ""
+        took = f"once round takes {abs(self.period / rate):.3g} {plural(time)}".rstrip() if rate else ""
+        once = took or "it does not go round"
+        per = f" per {singular(time)}" if time else ""
         return f"Cycle: {self.column!r} changes by {rate:.4g}{per} on average; {once}."
 
 

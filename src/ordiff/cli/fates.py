@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ordiff.cli.output import collect_warnings, print_written, refuse_overwriting, results_in, write_csv
-from ordiff.cli.saved import add_model_options, output_folder, read_model
+from ordiff.cli.saved import add_model_options, output_folder, read_model, verdict
 
 if TYPE_CHECKING:
     from ordiff.cli.preparation import Preparation
+    from ordiff.model import SnapshotSDE
 
 HELP = "the probability of reaching each of several ends first, from every sample"
 EXAMPLE = 'ordiff fates fit --end "left: x < -2" --end "right: x > 2 & y < 1"'
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     refuse_overwriting(out, FILES, options.force)
     model, preparation = read_model(options)
     ends = parse_ends(options.end, preparation)
-    notes: list[str] = []
+    notes = starts_inside(model, ends)
     with collect_warnings(notes):
         at_samples = model.fate_probabilities(ends, continuous=options.continuous)
         at_start = model.fate_probabilities(ends, model.start_points_, continuous=options.continuous)
@@ -56,7 +57,13 @@ def run(options: argparse.Namespace) -> int:
         print("From the start: " + ", ".join(f"{name} {p:.1%}" for name, p in zip(ends, mean, strict=True)) + ".")
         print("\n".join(notes), end="\n" if notes else "")
         print_written(out, FILES)
-    return 0
+    return verdict(model, options.quiet)
+
+
+def starts_inside(model: SnapshotSDE, ends: dict[str, Callable[[Any], Any]]) -> list[str]:
+    """Sentences on ends that hold part of the start already."""
+    shares = {name: float(model.start_weights_ @ inside(model.start_points_)) for name, inside in ends.items()}
+    return [f"Note: {share:.0%} of the start is in {name!r} already." for name, share in shares.items() if share > 0]
 
 
 def parse_ends(options: list[str], preparation: Preparation) -> dict[str, Callable[[Any], Any]]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
+from ordiff.cli.advice import advise_in_options
 from ordiff.cli.options import add_output_options, add_table_options
 from ordiff.cli.output import (
     NOT_TRUSTED,
@@ -32,6 +34,10 @@ EXAMPLE = "ordiff fit cells.csv --times hours --pca 5 --out cells"
 CHECKPOINT = "checkpoint.npz"
 FILES = ("model.npz", "results.csv", "summary.txt", "overview.png", "drift.png", "noise.png", "check.png",
          "report.html", PREPARATION)  # fmt: skip
+# Seconds of the processor after which it is said why.
+LONG = 60.0
+# Warnings that say what the summary says too.
+IN_SUMMARY = ("this fit is not trusted", "the process does not reach")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,15 +70,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Fit, write `FILES`, and print the summary."""
     from ordiff import plot, report
-    from ordiff.cli.samples import read_samples
+    from ordiff.cli.samples import read_in_like_units
     from ordiff.learning.checkpoint import discard
 
-    plot.require()  # before the computation, not after it
-    report.require()
     checkpoint = options.out / CHECKPOINT
     resumed = options.resume and checkpoint.exists()
     refuse_overwriting(options.out, FILES, options.force or resumed)
-    samples = read_samples(options, times_required=True)
+    samples = read_in_like_units(options, times_required=True)
+    plot.require()  # before the computation, not after it
+    report.require()
     notes = list(samples.notes)
     estimator = make_estimator(samples, options)
     try_writing(options.out)
@@ -80,9 +86,14 @@ def run(options: argparse.Namespace) -> int:
         discard(checkpoint)
     elif not resumed:
         notes.append(f"There was no {checkpoint} to go on from: the fit began anew.")
+    if not options.quiet:
+        m, n = samples.X.shape
+        print(f"Learning from {m} samples in {n} coordinate{'s' if n > 1 else ''} ...", flush=True)
+    began = process_time()
     with collect_warnings(notes):
         model = estimator.fit(samples.X, samples.times, checkpoint=checkpoint, names=samples.names)
-    notes = [note for note in notes if "this fit is not trusted" not in note]  # the summary opens with it
+    notes += note_on_time(process_time() - began, model, options)
+    notes = [note for note in notes if not any(text in note for text in IN_SUMMARY)]
     if model.interrupted_:
         notes.append("Interrupted: the results are those of the best so far.")
     if samples.cycle is not None:
@@ -92,12 +103,21 @@ def run(options: argparse.Namespace) -> int:
     if not model.interrupted_:
         discard(checkpoint)
     if not options.quiet:
-        units = samples.preparation
-        print("\n".join([model.summary(units.length, units.time), *notes]))
+        print("\n".join([samples.preparation.summary(model), *notes]))
         print_written(options.out, FILES)
     if model.interrupted_:
         return 130
     return 0 if model.check_.trusted else NOT_TRUSTED
+
+
+def note_on_time(seconds: float, model: SnapshotSDE, options: argparse.Namespace) -> list[str]:
+    """Why a fit took long, and what takes less."""
+    if seconds < LONG:
+        return []
+    asked = {"--drift gradient": options.drift == "auto", "--noise constant": options.noise != "constant"}
+    faster = [option for option, usual in asked.items() if usual and hasattr(model, "states_")]
+    less = f"; {' and '.join(faster)} need{'s' if len(faster) == 1 else ''} fewer" if faster else ""
+    return [f"It took {seconds:.0f} s of the processor, for {model.n_iter_} evaluations{less}."]
 
 
 def make_estimator(samples: Samples, options: argparse.Namespace) -> SnapshotSDE:
@@ -135,9 +155,10 @@ def write_results(
     prepared = samples.preparation
     units: dict[str, Any] = {"length": prepared.length, "time": prepared.time}
     model.save(folder / "model.npz")
+    advise_in_options(model)
     prepared.save(folder / PREPARATION, len(samples.X))
     write_csv(folder / "results.csv", _columns(model, samples))
-    write_text(folder / "summary.txt", [model.summary(**units), *notes])
+    write_text(folder / "summary.txt", [prepared.summary(model), *notes])
     at = plot.Embedding.prepared(samples.X, prepared.labels, prepared.mean, prepared.scale)
     moments = prepared.moments(model)
     plot.overview(model, times=samples.middle_times, embedding=at, **units).savefig(folder / "overview.png")
@@ -146,7 +167,8 @@ def write_results(
     plot.check(model, time=prepared.time, moments=moments).savefig(folder / "check.png")
     report.write(
         model, folder / "report.html", times=samples.middle_times, title=f"Dynamics of {options.file.name}",
-        embedding=at, moments=moments, notes="\n".join(notes), random_state=options.seed, **units,
+        embedding=at, moments=moments, notes="\n".join(notes), random_state=options.seed,
+        sample_numbers=prepared.sample_numbers(len(samples.X)), **units,
     )  # fmt: skip
 
 

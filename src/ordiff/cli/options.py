@@ -13,8 +13,9 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--columns", metavar="A,B", help="coordinates (default: numeric ones, but ids)")
     parser.add_argument("--exclude", metavar="A,B", help="columns that are no coordinates")
     parser.add_argument("--drop-na", action="store_true", help="leave out rows with missing values")
-    parser.add_argument("--standardize", action="store_true",
-                        help="fit standardised columns; results are in their units")  # fmt: skip
+    parser.add_argument("--standardize", action=argparse.BooleanOptionalAction,
+                        help="fit standardised columns; results are in their units "
+                             "(default: where some spread far more than others)")  # fmt: skip
     parser.add_argument("--start", default="time=0", metavar="WHERE",
                         help="row number from 0, point x,y,..., or time=0: the earliest samples (default)")  # fmt: skip
     parser.add_argument("--pca", type=int, metavar="N", help="use N principal components of the columns")

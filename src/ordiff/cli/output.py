@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ordiff import _validation
+from ordiff.cli.advice import in_options
 
 # The exit code of a command on a model whose check did not pass.
 NOT_TRUSTED = 3
@@ -28,10 +30,13 @@ def refuse_overwriting(folder: Path, names: Sequence[str], force: bool) -> None:
 
 def try_writing(folder: Path) -> None:
     """Make the folder and write to it, so that what does not work is told before the computation."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder) as file:
-        file.write(bytes(2**16))
-        file.flush()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(2**16))
+            file.flush()
+    except OSError as error:
+        raise OSError(f"--out {folder}: results cannot be written there ({error.strerror}).") from error
 
 
 @contextmanager
@@ -54,7 +59,7 @@ def collect_warnings(notes: list[str]) -> Iterator[None]:
         warnings.simplefilter("always", _validation.OrdiffWarning)
         yield
     for warning in caught:
-        text = f"Warning: {warning.message}"
+        text = in_options(f"Warning: {warning.message}")
         if issubclass(warning.category, _validation.OrdiffWarning):
             notes += [text] if text not in notes else []
         else:
@@ -81,7 +86,9 @@ def print_written(folder: Path, names: Sequence[str]) -> None:
 
 
 def can_show_progress() -> bool:
-    """Whether tqdm is installed."""
+    """Whether tqdm is installed, and standard error is a terminal: no bar is written to a file."""
+    if not sys.stderr.isatty():
+        return False
     try:
         import tqdm  # noqa: F401
     except ImportError:

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ordiff.cli.output import print_written, refuse_overwriting, results_in, write_csv
-from ordiff.cli.readers import read_table
-from ordiff.cli.saved import add_model_options, output_folder, read_model
+from ordiff.cli.saved import add_model_options, output_folder, read_model, read_points, verdict
 
 HELP = "ordering, drift and noise of a fitted model at the rows of a table"
 EXAMPLE = "ordiff predict fit new_cells.csv"
@@ -28,10 +27,7 @@ def run(options: argparse.Namespace) -> int:
     out = output_folder(options)
     refuse_overwriting(out, FILES, options.force)
     model, preparation = read_model(options)
-    table = read_table(options.file)
-    names = [name for column in preparation.columns for name in table.resolve(column)]
-    values, rows = table.matrix(names, drop_missing=options.drop_na)
-    X = preparation.transform(values)
+    X, rows = read_points(options.file, preparation, options.drop_na)
     columns = {"sample": rows, "ordering": model.predict(X)}
     columns |= preparation.noise(model.predict_noise(X)) | preparation.drift(model.predict_drift(X))
     if model.rotation_.any():
@@ -42,4 +38,4 @@ def run(options: argparse.Namespace) -> int:
         ordering = np.quantile(columns["ordering"], [0.05, 0.5, 0.95])
         print("{} points; ordering: median {:.4g}, 5% to 95% {:.4g} to {:.4g}.".format(len(X), *ordering[[1, 0, 2]]))
         print_written(out, FILES)
-    return 0
+    return verdict(model, options.quiet)

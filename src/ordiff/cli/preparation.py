@@ -106,6 +106,10 @@ class Preparation:
         """The row of the table, from 0, that each of m samples was."""
         return np.arange(m) if self.rows is None else self.rows
 
+    def summary(self, model: SnapshotSDE) -> str:
+        """What was learned, in words, with these units, and with samples called by their rows."""
+        return model.summary(self.length, self.time, self.sample_numbers(len(model.ordering_)))
+
     def save(self, path: Path, m: int) -> None:
         """Write it beside a model of m samples."""
         arrays: dict[str, Any] = {"mean": self.mean, "scale": self.scale, "rows": self.sample_numbers(m)}

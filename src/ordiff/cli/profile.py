@@ -13,7 +13,7 @@ from ordiff.cli.output import (
     results_in,
     write_csv,
 )
-from ordiff.cli.saved import add_model_options, output_folder, read_model
+from ordiff.cli.saved import add_model_options, output_folder, read_model, verdict
 
 if TYPE_CHECKING:
     from ordiff.cli.preparation import Preparation
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         low, high = profile.interval
         print("\n".join([f"Noise level {profile.best:.4g}, 95% interval {low:.4g} to {high:.4g}.", *notes]))
         print_written(out, files)
-    return 0
+    return verdict(stored, options.quiet)
 
 
 def learned_again(stored: SnapshotSDE, preparation: Preparation, quiet: bool) -> SnapshotSDE:

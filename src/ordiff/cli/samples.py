@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ordiff import _validation
+from ordiff._time_labels import plural
 from ordiff._validation import Array
 from ordiff.cli.cycle import PhaseOrdering, check_phase, parse_cycle
+from ordiff.cli.output import collect_warnings
 from ordiff.cli.preparation import Preparation
 from ordiff.cli.readers import read_table
 from ordiff.cli.tables import DataTable, enumerate_names
@@ -69,7 +72,9 @@ def read_samples(options: argparse.Namespace, *, times_required: bool) -> Sample
     times = windows if windows is not None else times
     start = parse_start(options.start, preparation, rows, times, known=density is None)
     if times is not None and options.start.startswith("time") and times.min() != 0:
-        notes.append(f"Times are counted from the earliest, {times.min():g}.")
+        notes.append(
+            f"Times are counted from the earliest, {times.min():g} {plural(_time_unit(options, unit))}".rstrip() + "."
+        )
         times = times - times.min()
     if isinstance(start, np.ndarray) and start.dtype.kind == "b" and start.sum() == 1:
         notes.append(
@@ -81,12 +86,36 @@ def read_samples(options: argparse.Namespace, *, times_required: bool) -> Sample
     return Samples(X, times, start, horizon, tuple(notes), preparation, cycle)
 
 
+def read_in_like_units(options: argparse.Namespace, *, times_required: bool) -> Samples:
+    """The same, standardised where units of the columns seem to differ and the user did not say what to do."""
+    samples = read_samples(options, times_required=times_required)
+    if options.standardize is not None or options.pca is not None or not _units_differ(samples):
+        return samples
+    samples = read_samples(argparse.Namespace(**vars(options) | {"standardize": True}), times_required=times_required)
+    said = "Standardised since some columns spread more than 30 times as far as others; --no-standardize leaves them."
+    return replace(samples, notes=(*samples.notes, said))
+
+
+def _units_differ(samples: Samples) -> bool:
+    """Whether a fit would warn that some columns spread much farther than others."""
+    from ordiff.learning.data import Snapshots, warn_of_units
+    from ordiff.learning.settings import TimeDensity
+
+    design = TimeDensity("uniform", samples.horizon or 1.0) if samples.times is None else TimeDensity()
+    with warnings.catch_warnings(action="ignore", category=_validation.OrdiffWarning):  # a fit will say them
+        data = Snapshots.of(samples.start, design, samples.X, samples.times, None)
+    told: list[str] = []
+    with collect_warnings(told):
+        warn_of_units(data, list(samples.names))
+    return bool(told)
+
+
 def _read_times(table: DataTable, names: list[str]) -> tuple[Array | None, str, DataTable]:
     """Times (m,) or windows (m, 2), their unit, and the table with them as numbers."""
     if not names:
         return None, "", table
     read = [table.times(name) for name in names]
-    units = {unit for _, unit in read}
+    units = {plural(unit) for _, unit in read}
     if len(units) > 1:
         raise ValueError(f"the columns {enumerate_names(names)} have different units of time.")
     numbers = dict(zip(names, (values for values, _ in read), strict=True))
@@ -106,6 +135,8 @@ def _prepare(x: Array, columns: tuple[str, ...], options: argparse.Namespace) ->
         notes.append(
             "Columns were standardised: this summary is in standard deviations of each, results.csv in its units."
         )
+        if getattr(options, "noise", None) in ("field", "constant"):
+            notes.append("The noise is taken to be the same in all directions in these: compare with --noise tensor.")
     if options.pca is None:
         if len(columns) > _MANY_COLUMNS:
             notes.append(f"{len(columns)} columns are used as they are: --pca N is faster, and often better.")
@@ -121,11 +152,14 @@ def _prepare(x: Array, columns: tuple[str, ...], options: argparse.Namespace) ->
 def _completed(
     preparation: Preparation, options: argparse.Namespace, rows: Any, times: Array | None, start: Any, unit: str
 ) -> Preparation:
-    from dataclasses import replace
-
-    named = next((name for name in (options.times or "").split() if name.lower() in _UNIT_WORDS), "")
-    length, time = getattr(options, "length", ""), getattr(options, "time", "") or unit or named
+    length, time = getattr(options, "length", ""), _time_unit(options, unit)
     return replace(preparation, rows=rows, times=times, start=start, length=length, time=time)
+
+
+def _time_unit(options: argparse.Namespace, unit: str) -> str:
+    """As the user gave it, as the labels have it, or the name of the column; '' when none is known."""
+    named = next((name for name in (options.times or "").split() if name.lower() in _UNIT_WORDS), "")
+    return getattr(options, "time", "") or unit or named
 
 
 def _likely_time_column(table: DataTable) -> str:

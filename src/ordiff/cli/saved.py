@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ordiff._validation import Array
+from ordiff.cli.advice import advise_in_options
+from ordiff.cli.output import NOT_TRUSTED
 from ordiff.cli.preparation import FILE, Preparation
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ def read_model(options: argparse.Namespace) -> tuple[SnapshotSDE, Preparation]:
     if not path.is_file():
         raise ValueError(f"there is no model {path}: give the folder that ordiff fit wrote, or a model's file.")
     model = load(path)
+    advise_in_options(model)
     beside = model_folder(options) / FILE
     if not beside.is_file():
         names = getattr(model, "feature_names_in_", [f"x{k + 1}" for k in range(model.n_features_in_)])
@@ -46,3 +50,22 @@ def read_model(options: argparse.Namespace) -> tuple[SnapshotSDE, Preparation]:
     if len(preparation.names) != model.n_features_in_:
         raise ValueError(f"{beside} is not of {path}: it has {len(preparation.names)} coordinates.")
     return model, preparation
+
+
+def verdict(model: SnapshotSDE, quiet: bool) -> int:
+    """The exit code of a question to a model; where its check did not pass, the first reason is printed."""
+    if model.check_.trusted:
+        return 0
+    if not quiet:
+        print(f"The model is NOT TRUSTED: {model.check_.reasons[0]} All reasons: ordiff check.")
+    return NOT_TRUSTED
+
+
+def read_points(path: Path, preparation: Preparation, drop_missing: bool) -> tuple[Array, Any]:
+    """The rows of a table in the coordinates of a model, (p, n), and their numbers (p,)."""
+    from ordiff.cli.readers import read_table
+
+    table = read_table(path)
+    names = [name for column in preparation.columns for name in table.resolve(column)]
+    values, rows = table.matrix(names, drop_missing=drop_missing)
+    return preparation.transform(values), rows

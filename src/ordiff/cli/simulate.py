@@ -7,7 +7,7 @@ import argparse
 import numpy as np
 
 from ordiff.cli.output import print_written, refuse_overwriting, results_in, write_csv
-from ordiff.cli.saved import add_model_options, output_folder, read_model
+from ordiff.cli.saved import add_model_options, output_folder, read_model, verdict
 
 HELP = "paths of the process that was learned, from its start"
 EXAMPLE = "ordiff simulate fit --paths 200 --horizon 3"
@@ -42,4 +42,4 @@ def run(options: argparse.Namespace) -> int:
     if not options.quiet:
         print(f"{n} paths of {steps} times, until {times[-1]:.4g}{' ' + preparation.time if preparation.time else ''}.")
         print_written(out, FILES)
-    return 0
+    return verdict(model, options.quiet)

@@ -10,21 +10,24 @@ import numpy as np
 
 from ordiff.cli.options import add_output_options, add_table_options
 from ordiff.cli.output import collect_warnings, print_written, refuse_overwriting, results_in, write_csv, write_text
+from ordiff.cli.saved import read_model, read_points
 
 if TYPE_CHECKING:
+    from ordiff._validation import Array
     from ordiff.cli.samples import Samples
     from ordiff.kernel.kernel import Kernel
     from ordiff.tuning import StepChoice
 
 HELP = "show which time steps ε suit the samples, and why"
-EXAMPLE = "ordiff tune cells.csv --times hours --pca 5 --model fit/model.npz"
+EXAMPLE = "ordiff tune cells.csv --times hours --pca 5 --model fit"
 FILES = ("steps.png", "steps.csv", "summary.txt")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     add_table_options(parser)
-    parser.add_argument("--model", type=Path, metavar="FILE", help="a fitted model: its ordering and noise are used")
+    parser.add_argument("--model", type=Path, metavar="MODEL",
+                        help="folder that ordiff fit wrote: its columns, ordering and noise are used")  # fmt: skip
     parser.add_argument("--noise", type=float, metavar="R",
                         help="noise (default: half of what explains the spread of the samples)")  # fmt: skip
     parser.add_argument("--neighbors", type=int, metavar="K", help="neighbours of the graph (default: 200)")
@@ -34,18 +37,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Choose the step, write `FILES`, and print the curves."""
     from ordiff import plot
-    from ordiff.cli.samples import read_samples
     from ordiff.graph import NeighborGraph
     from ordiff.tuning import choose_eps
 
     plot.require()  # before the computation, not after it
     refuse_overwriting(options.out, FILES, options.force)
-    samples = read_samples(options, times_required=False)
-    kernel, note = make_kernel(samples, options)
-    notes = [*samples.notes, note]
-    k = min(options.neighbors or 200, len(samples.X) - 1)
+    X, kernel, notes = points_and_kernel(options)
+    k = min(options.neighbors or 200, len(X) - 1)
     with collect_warnings(notes):
-        graph = NeighborGraph.build(samples.X, k=k, random_state=options.seed)
+        graph = NeighborGraph.build(X, k=k, random_state=options.seed)
         choice = choose_eps(kernel, graph, density="balanced")
     notes = [str(choice), *(note for note in notes if str(choice) not in note)]
     with results_in(options.out) as folder:
@@ -59,18 +59,21 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def make_kernel(samples: Samples, options: argparse.Namespace) -> tuple[Kernel, str]:
-    """The kernel of a fitted model, or one without a drift, and a sentence that says which."""
+def points_and_kernel(options: argparse.Namespace) -> tuple[Array, Kernel, list[str]]:
+    """The points and the kernel of a fitted model, or one without a drift, and sentences that say which."""
+    from ordiff.cli.samples import read_in_like_units
     from ordiff.kernel.kernel import Kernel
     from ordiff.kernel.ordering import Ordering
-    from ordiff.model import load
 
     if options.model is not None:
-        model = load(options.model)
-        kernel = Kernel(Ordering(model.predict(samples.X)), noise=model.predict_noise(samples.X))
-        return kernel, f"Ordering and noise of {options.model}."
+        model, preparation = read_model(options)
+        X, _ = read_points(options.file, preparation, options.drop_na)
+        kernel = Kernel(Ordering(model.predict(X)), noise=model.predict_noise(X))
+        return X, kernel, [f"Columns, ordering and noise of {options.model}."]
+    samples = read_in_like_units(options, times_required=False)
     rho = options.noise or default_noise(samples)
-    return Kernel(noise=rho), f"Without a drift, with noise {rho:.4g}: give --model for those that were learned."
+    note = f"Without a drift, with noise {rho:.4g}: give --model for those that were learned."
+    return samples.X, Kernel(noise=rho), [*samples.notes, note]
 
 
 def default_noise(samples: Samples) -> float:

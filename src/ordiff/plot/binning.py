@@ -36,15 +36,18 @@ def axis_scales(Y: Array) -> Array:
 def grid_arrows(Y: Array, W: Array, bins: int) -> tuple[Array, Array, float, float]:
     """Mean vectors of W at the grid's cells that hold samples.
 
-    Returns their positions (p, 2), the vectors (p, 2), the size that nearly all stay below, and the width of a cell;
-    both in units of `axis_scales`.
+    Returns their positions (p, 2), the vectors (p, 2), the size of the longest, and the width of a cell; both in units
+    of `axis_scales`. Vectors longer than nearly all, or than 8 times the middle one, are drawn as long as these.
     """
     scale = axis_scales(Y)
     centres, mean, count = cells(Y, W, bins)
     occupied = count >= min(2, count.max())
     at = np.stack(np.meshgrid(*centres, indexing="ij"), axis=-1)[occupied]
     vectors = mean[occupied]
-    longest = float(np.quantile(np.linalg.norm(vectors / scale, axis=1), 0.95)) or 1.0
+    size = np.linalg.norm(vectors / scale, axis=1)
+    middle, high = np.quantile(size, [0.5, 0.95])
+    longest = float(min(high, 8 * middle) if middle > 0 else high) or 1.0
+    vectors = vectors / np.maximum(size / longest, 1.0)[:, None]
     width = float(np.mean([np.ptp(c) / s for c, s in zip(centres, scale, strict=True)])) / bins
     return at, vectors, longest, width
 

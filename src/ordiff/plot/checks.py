@@ -59,7 +59,7 @@ def check_scores(model: SnapshotSDE, ax: Any = None, *, time: str = "") -> Any:
     ax.plot(at[inside], z[inside], "o", ms=3.5, color=BLUE, alpha=0.7)
     ax.plot(at[~inside], z[~inside], "o", ms=4.5, color=RED)
     largest = max(5.0, 1.1 * float(np.abs(z).max(initial=0.0)))
-    ax.set(xlabel=f"time{units(time)}", ylabel="z, observed − predicted", ylim=(-largest, largest))
+    ax.set(xlabel=f"time since the start{units(time)}", ylabel="z, observed − predicted", ylim=(-largest, largest))
     ax.set_title("all means and covariances" if table else "no moments were compared", fontsize=10)
     return ax
 
@@ -76,7 +76,7 @@ def _compare(ax: Any, rows: list[Moment], label: str, time: str, root: bool = Fa
     ax.plot(at[order], predicted[order], "-", color=RED, lw=1.6, label="predicted", marker="_", ms=9)
     spans = np.maximum([observed - low, high - observed], 0.0)
     ax.errorbar(at, observed, spans, fmt="o", ms=4, color=BLUE, elinewidth=1.2, label="observed, ±2 standard errors")
-    ax.set(xlabel=f"time{units(time)}", ylabel=label)
+    ax.set(xlabel=f"time since the start{units(time)}", ylabel=label)
     ax.margins(y=0.15)
 
 
@@ -90,4 +90,4 @@ def _times(rows: list[Moment], ax: Any) -> Any:
 
 def shortened(text: str, most: int = 140) -> str:
     """The beginning of a text that is long, and how it goes on."""
-    return textwrap.shorten(text, most, placeholder=" …")
+    return textwrap.shorten(text, most, placeholder=" …", break_on_hyphens=False)

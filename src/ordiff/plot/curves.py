@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.interpolate import CubicSpline
 
 from ordiff import _validation
 from ordiff._validation import Array
@@ -78,7 +79,7 @@ def noise(
     margin = 0.03 * (last - first)
     ax.set(xlabel=xlabel, ylabel=f"noise ρ{units(noise_unit(length, time))}", ylim=(0, 1.1 * max(ends)),
            xlim=(first - margin, last + margin))  # fmt: skip
-    ax.legend(fontsize=7, frameon=False)
+    ax.legend(fontsize=7, framealpha=0.7)
     return ax
 
 
@@ -233,17 +234,36 @@ def profile(
 ) -> Any:
     """The likelihood along one parameter, with its 95% interval. Returns the Axes."""
     ax = axes_or_new(ax, 5.2, 3.8)
-    ax.plot(result.levels, result.nats, "o-", color=BLUE, lw=1.5, ms=4, label="all other parameters refitted")
+    x, curve, points = _profile_curve(result)
+    ax.plot(x, curve, "-", color=BLUE, lw=1.5)
+    ax.plot(result.levels, points, "o", color=BLUE, ms=4, label="all other parameters refitted")
     ax.axhline(1.92, color="0.5", ls=":", label="1.92 nats: ends of the 95% interval")
     low, high = result.interval
     ax.axvspan(max(low, result.levels[0]), min(high, result.levels[-1]), color=BLUE, alpha=0.12, lw=0)
     ax.axvline(result.best, color=BLUE, lw=1)
     if truth is not None:
         ax.axvline(truth, color=RED, ls="--", label="truth")
-    top = min(float(result.nats.max()), 12.0)  # what is further off does not count
-    ax.set(xlabel=label, ylabel="nats below the maximum", ylim=(min(-0.2, float(result.nats.min())), 1.05 * top))
-    ax.legend(fontsize=7, frameon=False)
+    top = min(float(curve.max()), 12.0)  # what is further off does not count
+    near = x[curve <= 1.05 * top]
+    ends = [near.min(), near.max(), *([] if truth is None else [truth])]
+    margin = 0.05 * (max(ends) - min(ends))
+    ax.set(xlabel=label, ylabel="nats below the maximum", xlim=(min(ends) - margin, max(ends) + margin),
+           ylim=(-0.03 * top, 1.05 * top))  # fmt: skip
+    ax.legend(fontsize=7, framealpha=0.8, loc="upper center")
     return ax
+
+
+def _profile_curve(result: LikelihoodProfile) -> tuple[Array, Array, Array]:
+    """Levels, the curve through the profile at them, from which its interval was read, and the values at its own."""
+    order = np.argsort(result.levels)
+    levels, nats = result.levels[order], result.nats[order]
+    fine = np.geomspace(levels[0], levels[-1], 401)
+    if levels.size < 4:
+        curve = np.interp(np.log(fine), np.log(levels), nats)
+    else:
+        curve = CubicSpline(np.log(levels), nats)(np.log(fine))
+    lowest = min(float(curve.min()), float(nats.min()))
+    return fine, curve - lowest, result.nats - lowest
 
 
 def truth(true: ArrayLike, estimate: ArrayLike, ax: Any = None, *, std: ArrayLike | None = None, name: str = "") -> Any:

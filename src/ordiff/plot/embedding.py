@@ -5,7 +5,8 @@ each point the layout is taken as an affine function of the data, by local linea
 
     y ≈ a + B(x' − x),     a, B minimise  Σ_j w_j |y_j − a − B(x_j − x)|²,
 
-over the samples x_j near x, so that a vector v at x becomes Bv.
+over the samples x_j near x, so that a vector v at x becomes Bv. Samples that the layout has torn away from those
+nearest to x do not count.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from ordiff.graph import NeighborGraph
 
 # Neighbours of a local regression for each coordinate of the data, and the least and the most of them.
 _PER_COORDINATE, _FEWEST, _MOST = 8, 30, 200
+# Neighbours are torn away when they are so many times as far from the nearest, in the layout, as this share of them:
+# in d coordinates without a tear the farthest of k is (1/share)^(1/d) times as far.
+_TORN, _NEAR_SHARE = 4.0, 0.3
 # Ridge of the regression, in the mean variance of the neighbours: directions in which they do not differ have no image.
 _RIDGE = 0.01
 # Covariances below this share of the variances: coordinates are principal components already.
@@ -129,8 +133,9 @@ class LocalEmbedding:
         for rows in np.array_split(np.arange(len(X)), max(1, len(X) // 2000)):
             distance, near = self._search.kneighbors(X[rows])
             w = np.exp(-0.5 * (distance / np.maximum(distance[:, -1:] / 2, np.finfo(float).tiny)) ** 2)
-            w /= w.sum(axis=1, keepdims=True)
             x, y = self.X[near], self.Y[near]
+            w *= _on_this_side(y)
+            w /= w.sum(axis=1, keepdims=True)
             x = x - np.einsum("pk,pkn->pn", w, x)[:, None]
             y = y - np.einsum("pk,pkc->pc", w, y)[:, None]
             C = np.einsum("pk,pkn,pkl->pnl", w, x, x, optimize=True)
@@ -143,6 +148,13 @@ class LocalEmbedding:
     def label(self, ax: Any) -> None:
         """Name the axes; their numbers mean nothing."""
         ax.set(xlabel=self.names[0], ylabel=self.names[1], xticks=[], yticks=[])
+
+
+def _on_this_side(y: Array) -> Array:
+    """Which of the neighbours y (p, k, 2) in a layout, the nearest one first, are not torn away from it, (p, k)."""
+    distance = np.linalg.norm(y - y[:, :1], axis=2)
+    usual = np.quantile(distance, _NEAR_SHARE, axis=1, keepdims=True)
+    return np.asarray(distance <= np.where(usual > 0, _TORN * usual, np.inf))
 
 
 AnyEmbedding = Embedding | LocalEmbedding

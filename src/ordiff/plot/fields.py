@@ -152,8 +152,9 @@ def _arrows(ax: Any, Y: Array, W: Array, bins: int, colour: str, unit: str) -> N
               width=0.0045 if edge else 0.0035, zorder=3, **edge)  # fmt: skip
     if (axis_scales(Y) != 1).any():  # no length fits both axes
         return
-    ax.annotate(f"longest arrows {longest:.2g} {unit}".rstrip(), (0.98, 0.02), xycoords="axes fraction", ha="right",
-                fontsize=7, bbox={"facecolor": "w", "alpha": 0.8, "lw": 0, "pad": 1.5}, zorder=4)  # fmt: skip
+    said = f"longest arrows {longest:.2g} {unit}".rstrip() + " or more"
+    ax.annotate(said, (0.98, 0.02), xycoords="axes fraction", ha="right", fontsize=7,
+                bbox={"facecolor": "w", "alpha": 0.8, "lw": 0, "pad": 1.5}, zorder=4)  # fmt: skip
 
 
 def landscape(
@@ -199,7 +200,7 @@ def paths(
     Y = embedding.points(P[:most])
     if X.shape[1] == 1:
         ax.plot(t, Y[:, :, 0].T, color=BLUE, lw=0.7, alpha=0.5)
-        ax.set(xlabel=f"time{units(time)}", ylabel=embedding.names[0])
+        ax.set(xlabel=f"time since the start{units(time)}", ylabel=embedding.names[0])
     else:
         ax.scatter(*embedding.points(X).T, s=marker_size(len(X)), color="0.85", linewidths=0, zorder=0, rasterized=True)
         for path in Y:
@@ -213,14 +214,23 @@ def paths(
 
 
 def _contours(ax: Any, model: SnapshotSDE, embedding: AnyEmbedding, levels: int) -> Any:
+    from matplotlib.ticker import MaxNLocator
     from matplotlib.tri import Triangulation
 
-    Y = embedding.points(model.states_.points)
-    mesh = Triangulation(*Y.T)
-    corners = Y[mesh.triangles]
+    points = model.states_.points
+    triangles = Triangulation(*points.T).triangles  # in the coordinates of the fit, whose units are alike
+    corners = points[triangles]
     sides = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(axis=1)
-    mesh.set_mask(sides > 3 * np.median(sides))  # not across gaps
-    return ax.tricontourf(mesh, -model.predict(model.states_.points), levels=levels, cmap="cividis")
+    mesh = Triangulation(*embedding.points(points).T, triangles, mask=sides > 3 * np.median(sides))  # not across gaps
+    potential = -model.predict(points)
+    low, high = np.quantile(-model.ordering_, [0.01, 0.99])  # not the range of edges that no sample is near
+    low, high = (max(potential.min(), 1.5 * low - 0.5 * high), min(potential.max(), 1.5 * high - 0.5 * low))
+    if not high > low:
+        return ax.tricontourf(mesh, potential, levels=levels, cmap="cividis")
+    at = MaxNLocator(levels + 1).tick_values(low, high)
+    below, above = potential.min() < at[0], potential.max() > at[-1]
+    beyond = "both" if below and above else "min" if below else "max" if above else "neither"
+    return ax.tricontourf(mesh, potential, levels=at, cmap="cividis", extend=beyond)
 
 
 def _cell_means(ax: Any, Y: Array, values: Array) -> Any:

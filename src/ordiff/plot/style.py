@@ -8,6 +8,7 @@ import numpy as np
 
 from ordiff import _validation
 from ordiff._signals import deferred_interrupts
+from ordiff._time_labels import singular
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,9 +53,11 @@ def units(*parts: str) -> str:
 
 def drift_unit(length: str, time: str) -> str:
     """Length per time; '' when no unit of time was given."""
+    time = singular(time)
     return (f"{length}/{time}" if length else f"per {time}") if time else ""
 
 
 def noise_unit(length: str, time: str) -> str:
     """Length per square root of time; '' when no unit of time was given."""
+    time = singular(time)
     return (f"{length}/√{time}" if length else f"per √{time}") if time else ""

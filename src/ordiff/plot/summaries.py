@@ -33,7 +33,8 @@ def overview(
     if times is None:
         field(model, "ordering_std", axes[0, 0], title="ordering, standard deviation", embedding=at)
     else:
-        field(model, times, axes[0, 0], label=f"time{units(time)}", title="samples and their times", embedding=at)
+        since = f"time since the start{units(time)}"
+        field(model, times, axes[0, 0], label=since, title="samples and their times", embedding=at)
     field(model, "ordering", axes[0, 1], label="ordering l", title="learned ordering (0 at the start)", embedding=at)
     landscape(model, axes[0, 2], embedding=at)
     axes[0, 2].set_title("learned potential", fontsize=10)
@@ -43,8 +44,8 @@ def overview(
         axes[0, 1].set_title("learned drift", fontsize=10)
     else:
         drift(model, axes[0, 2], colour="w", samples=False, length=length, time=time, embedding=at)
-        turns = ", which also turns" if model.rotation_.any() else ""
-        axes[0, 2].set_title(f"learned potential and drift{turns}", fontsize=10)
+        turns = " (it also turns)" if model.rotation_.any() else ""
+        axes[0, 2].set_title(f"potential and drift{turns}", fontsize=10)
     unit = units(noise_unit(length, time))
     if is_constant(model):
         noise(model, axes[1, 0], length=length, time=time)
@@ -54,9 +55,14 @@ def overview(
         noise(model, axes[1, 1], length=length, time=time)
         axes[1, 1].set_title("noise along the ordering", fontsize=10)
     history(model, axes[1, 2])
-    if not model.check_.trusted:
-        figure.suptitle("NOT TRUSTED: " + shortened(model.check_.reasons[0]), fontsize=10, color=RED)
+    _warn_above(figure, model)
     return figure
+
+
+def _warn_above(figure: Figure, model: SnapshotSDE, most: int = 140) -> None:
+    """Say above a figure that its model is not trusted, and the first reason."""
+    if not model.check_.trusted:
+        figure.suptitle("NOT TRUSTED: " + shortened(model.check_.reasons[0], most), fontsize=10, color=RED)
 
 
 def fates(model: SnapshotSDE, probabilities: dict[str, Array], *, embedding: Layout = None) -> Figure:
@@ -68,6 +74,7 @@ def fates(model: SnapshotSDE, probabilities: dict[str, Array], *, embedding: Lay
         field(model, values, ax, label="probability", title=name, embedding=embedding)
     for ax in axes[len(probabilities) :]:
         ax.axis("off")
+    _warn_above(figure, model, 45 * columns)
     return figure
 
 

@@ -12,7 +12,7 @@ from ordiff.tuning import StepChoice
 
 def step_choice(choice: StepChoice, ax: Any = None) -> Any:
     """The curves behind a choice of the time step: limits, error and semigroup error against ε. Returns the Axes."""
-    ax = axes_or_new(ax, 6.4, 4.2)
+    ax = axes_or_new(ax, 7.6, 4.2)
     error = np.hypot(choice.roughness, choice.bias)
     curves = (
         (error, {"color": BLUE, "lw": 2, "label": "estimated error of L f"}),
@@ -28,7 +28,7 @@ def step_choice(choice: StepChoice, ax: Any = None) -> Any:
         ends = (max(choice.low, choice.steps[0]), min(choice.high, choice.steps[-1]))
         ax.axvspan(*ends, color="0.9", zorder=0, label="valid steps")
     ax.axvline(choice.eps, color="k", lw=1)
-    ax.annotate(f" ε = {choice.eps:.3g}", (choice.eps, 1), xycoords=("data", "axes fraction"), va="top")
+    ax.annotate(f" ε = {choice.eps:.3g}", (choice.eps, 0.98), xycoords=("data", "axes fraction"), va="top")
     ax.set(xlabel="time step ε", ylabel="", ylim=(1e-4, None), title="choice of the time step")
-    ax.legend(fontsize=7, framealpha=0.9)
+    ax.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1))
     return ax

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 import ordiff
 from ordiff import _validation
+from ordiff._time_labels import plural
 from ordiff.plot import as_embedding, samples_of
 from ordiff.plot.curves import is_constant, one_noise
 from ordiff.plot.embedding import Layout
@@ -78,14 +79,16 @@ def write(
     embedding: Layout = None,
     moments: Sequence[Moment] | None = None,
     notes: str = "",
+    sample_numbers: ArrayLike | None = None,
     random_state: int = 0,
 ) -> Path:
     """Write the page of a fitted model; the file appears only when it is complete. Returns its path.
 
     truth: true values at the samples, of "ordering" (0 at the start), "noise" or both. embedding: where samples are
     drawn (`ordiff.plot.Embedding`, or an array (m, 2) such as a UMAP). length, time: the units of the coordinates and
-    of the times, for labels. notes: more text. moments: the table of the check, when not in the model's units. Of more
-    than 20,000 samples, 20,000 are drawn, chosen at random.
+    of the times, for labels. notes: more text. moments: the table of the check, when not in the model's units.
+    sample_numbers: what the samples are called, (m,), such as rows of a table; from 0 by default. Of more than 20,000
+    samples, 20,000 are drawn, chosen at random.
     """
     require()
     m, truth, rng = len(model.ordering_), truth or {}, _validation.generator(random_state)
@@ -94,8 +97,9 @@ def write(
         rows = np.sort(rng.choice(m, MAX_POINTS, replace=False))
         notes = f"{MAX_POINTS} of {m} samples are drawn, chosen at random; all were used in the fit.\n{notes}".rstrip()
     t = None if times is None else _validation.nodes(times, m, "times")
+    called = np.arange(m) if sample_numbers is None else np.asarray(sample_numbers)
     at, unit = as_embedding(embedding, samples_of(model)), {"length": length, "time": time}
-    drawn = {"Samples and learned drift": figures.samples(model, rows, t, at, **unit)}
+    drawn = {"Samples and learned drift": figures.samples(model, rows, t, at, called, **unit)}
     if model.n_features_in_ > 1:
         drawn["Potential −l, and simulated paths"] = figures.potential(model, at, random_state)
     if not is_constant(model):  # one number is in the settings
@@ -108,7 +112,7 @@ def write(
     drawn["Check: observed − predicted, in standard errors"] = figures.check(table, time)
     ended = "converged" if model.converged_ else "NOT converged"
     drawn[f"Fit: {model.n_iter_} evaluations, {ended}"] = figures.history(model)
-    summary = "\n".join(text for text in (model.summary(length, time), notes) if text)
+    summary = "\n".join(text for text in (model.summary(length, time, called), notes) if text)
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(_page(title, model, summary, drawn, table, length, time), encoding="utf-8")
@@ -224,11 +228,12 @@ def _settings(model: SnapshotSDE, length: str, time: str) -> list[list[Any]]:
         noise = f"{level:.4g}{interval} {unit}".rstrip() + ", the same everywhere"
     turns = "turns" if model.rotation_.any() else "is a gradient"
     chain = "without a chain, by moments" if values["states"] is None else f"{values['states']} states, "
-    chain += "" if values["states"] is None else f"ε = {values['eps']:.4g} {time}".rstrip()
+    chain += "" if values["states"] is None else f"ε = {values['eps']:.4g} {plural(time)}".rstrip()
     return [
         [
             "samples",
-            f"{values['samples']} in {values['coordinates']} coordinates, horizon {values['horizon']:.4g} {time}",
+            f"{values['samples']} in {values['coordinates']} coordinates, horizon {values['horizon']:.4g} "
+            + plural(time),
         ],
         ["start", f"{len(model.start_points_)} point{'s' if len(model.start_points_) > 1 else ''}"],
         ["drift", f"{model.drift}: it {turns}"],

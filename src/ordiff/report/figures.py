@@ -79,14 +79,14 @@ def _start(model: SnapshotSDE, embedding: AnyEmbedding) -> Any:
 
 
 def samples(
-    model: SnapshotSDE, rows: Any, times: Array | None, embedding: AnyEmbedding, length: str, time: str
+    model: SnapshotSDE, rows: Any, times: Array | None, embedding: AnyEmbedding, called: Any, length: str, time: str
 ) -> Any:  # fmt: skip
     """The samples over two coordinates, coloured by what the reader chooses; arrows of the drift above them."""
     X = samples_of(model)
     Y = _rounded(embedding.points(X)[rows])
     colourings = _colourings(model, rows, times, length, time)
     figure = _plane(embedding, Y, 620)
-    for trace in _coloured_points(model, rows, Y, colourings):
+    for trace in _coloured_points(model, rows, Y, colourings, called):
         figure.add_trace(trace)
     n_rest = 1
     if X.shape[1] > 1:
@@ -95,10 +95,12 @@ def samples(
         n_rest += len(arrows)
         for trace in arrows:
             figure.add_trace(trace)
-        figure.add_annotation(
-            text=f"longest arrows: {longest:.2g} {drift_unit(length, time)}".rstrip(), x=1, y=1, xref="paper",
-            yref="paper", xanchor="right", yanchor="top", showarrow=False, bgcolor="rgba(128,128,128,0.15)",
-        )  # fmt: skip
+        if (axis_scales(Y) == 1).all():  # else no length fits both axes
+            said = f"longest arrows: {longest:.2g} {drift_unit(length, time)}".rstrip() + " or more"
+            figure.add_annotation(
+                text=said, x=1, y=1, xref="paper", yref="paper", xanchor="right", yanchor="top", showarrow=False,
+                bgcolor="rgba(128,128,128,0.15)",
+            )  # fmt: skip
     figure.add_trace(_start(model, embedding))
     n = len(colourings)
     buttons = [
@@ -113,7 +115,7 @@ def samples(
 
 def _colourings(model: SnapshotSDE, rows: Any, times: Array | None, length: str, time: str) -> dict[str, Array]:
     """What the samples can be coloured by, under its label; without what is not known."""
-    fields = {} if times is None else {f"time{units(time)}": times}
+    fields = {} if times is None else {f"time since the start{units(time)}": times}
     fields |= {
         "ordering": model.ordering_, "ordering, standard deviation": model.ordering_std_,
         f"drift, magnitude{units(drift_unit(length, time))}": np.linalg.norm(model.drift_, axis=1),
@@ -127,10 +129,12 @@ def _colourings(model: SnapshotSDE, rows: Any, times: Array | None, length: str,
     return {label: _rounded(values[rows]) for label, values in fields.items() if np.isfinite(values).all()}
 
 
-def _coloured_points(model: SnapshotSDE, rows: Any, Y: Array, colourings: dict[str, Array]) -> list[Any]:
+def _coloured_points(
+    model: SnapshotSDE, rows: Any, Y: Array, colourings: dict[str, Array], called: Any
+) -> list[Any]:  # fmt: skip
     """A trace for each colouring, of which the first is shown."""
     hover = np.column_stack([model.ordering_, model.noise_, np.linalg.norm(model.drift_, axis=1)])[rows]
-    hover = _rounded(np.column_stack([rows, hover]))
+    hover = _rounded(np.column_stack([called[rows], hover]))
     traces = []
     for k, (label, values) in enumerate(colourings.items()):
         low, high = np.quantile(values, [0.005, 0.995])
@@ -151,7 +155,8 @@ def _arrows(Y: Array, W: Array, bins: int = 15) -> tuple[list[Any], float]:
     at, step, longest, width = grid_arrows(Y, W, bins)
     step = step * 1.8 * width / longest
     tip = at + step
-    side = np.stack([-step[:, 1], step[:, 0]], axis=1)
+    x_scale, y_scale = axis_scales(Y)  # at right angles on the screen
+    side = np.stack([-step[:, 1] * x_scale / y_scale, step[:, 0] * y_scale / x_scale], axis=1)
     gap = np.full_like(at, np.nan)
     path = np.stack([at, tip, tip - 0.35 * step + 0.2 * side, tip, tip - 0.35 * step - 0.2 * side, gap], axis=1)
     x, y = (
@@ -233,7 +238,7 @@ def truth(model: SnapshotSDE, rows: Any, true: Array) -> Any:
 def check(table: Sequence[Moment], time: str) -> Any:
     """z of all moments that were compared, against the time."""
     at = [0.0 if math.isnan(row.time) else row.time for row in table]
-    figure = _figure(380, f"time{units(time)}", "z")
+    figure = _figure(380, f"time since the start{units(time)}", "z")
     figure.add_trace(require().Scatter(
         x=at, y=[row.z for row in table], mode="markers", showlegend=False,
         marker={"color": [RED if abs(row.z) > 4 else BLUE for row in table], "size": 7},
