@@ -252,6 +252,8 @@ FORK_AND_INTERRUPT = """
 import os, signal, sys, threading
 import numpy as np
 import ordiff as od
+from ordiff.graph import approximate
+approximate._MOST_VISITS = int(sys.argv[1])
 X = np.random.default_rng(0).normal(size=(5000, 10))
 def search(points=X):
     return od.NeighborGraph.build(points, k=15, method="approximate").indices
@@ -273,9 +275,10 @@ print("done")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_approximate_search_survives_a_fork_and_an_interrupt():
+@pytest.mark.parametrize("visits", ["35000", "0"], ids=["lists", "neighbours"])
+def test_approximate_search_survives_a_fork_and_an_interrupt(visits):
     pytest.importorskip("faiss")
-    command, environ = [sys.executable, "-c", FORK_AND_INTERRUPT], processes.environment(NUMBA_NUM_THREADS="2")
+    command, environ = [sys.executable, "-c", FORK_AND_INTERRUPT, visits], processes.environment(NUMBA_NUM_THREADS="2")
     assert processes.run(command, environ, seconds=120) == "done\n"
 
 

@@ -173,12 +173,12 @@ def first_neighbors(points: Single, k: int, step: int, rng: np.random.Generator)
     faiss = _faiss()
     m, n = points.shape
     index = _codes(faiss, points, rng)
-    options = faiss.SearchParametersIVF(nprobe=max(1, index.nlist * _CODES // m))
+    index.nprobe = max(1, index.nlist * _CODES // m)
     near, far = np.empty((m, k), np.uint32), np.empty((m, k), np.float32)
 
     def search(start: int, stop: int) -> None:
         with _one_thread(faiss):
-            found = index.search(points[start:stop], _FIRST * k, params=options)[1]
+            found = index.search(points[start:stop], _FIRST * k)[1]
         loops.nearest_candidates(start, stop, points, found, near, far)
 
     for begin in range(0, m, step):
