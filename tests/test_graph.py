@@ -137,7 +137,7 @@ def test_the_layout_keeps_neighbours_together(rng):
         assert np.median(abs(rows - layout.indices.astype(int))) < 250
 
 
-@pytest.fixture(params=[35_000, 0], ids=["lists", "neighbours"])
+@pytest.fixture(params=[20_000, 0], ids=["lists", "neighbours"])
 def approximation(request, monkeypatch):
     """Both ways of the approximate search."""
     pytest.importorskip("faiss")
@@ -275,7 +275,7 @@ print("done")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.parametrize("visits", ["35000", "0"], ids=["lists", "neighbours"])
+@pytest.mark.parametrize("visits", ["20000", "0"], ids=["lists", "neighbours"])
 def test_approximate_search_survives_a_fork_and_an_interrupt(visits):
     pytest.importorskip("faiss")
     command, environ = [sys.executable, "-c", FORK_AND_INTERRUPT, visits], processes.environment(NUMBA_NUM_THREADS="2")
@@ -309,6 +309,17 @@ def test_the_search_is_chosen_by_dimension_and_size(m, n, installed, expected, r
     blocks, recall = search.nearest(rng.normal(size=(m, n)), 5, "auto", None, np.arange(m), 0.99)
     assert blocks == expected
     assert recall == (0.99 if expected == "approximate" else 1)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(7, "approximate"), (16, "_all_pairs")])
+def test_all_pairs_are_compared_where_the_lists_are_as_many(n, expected, rng, monkeypatch):
+    pytest.importorskip("faiss")
+    X = rng.normal(size=(300, n))
+    monkeypatch.setattr(search, "_all_pairs", lambda *_: "_all_pairs")
+    monkeypatch.setattr(search, "_APPROXIMATE_SIZE", 200)
+    blocks, recall = search.nearest(X, 5, "auto", None, np.arange(300), 0.99)
+    assert (blocks == "_all_pairs") == (expected == "_all_pairs")
+    assert recall == 1 or expected == "approximate"
 
 
 def test_indices_of_64_bits_change_nothing(rng, monkeypatch):

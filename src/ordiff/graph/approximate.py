@@ -41,7 +41,7 @@ _WIDTH = 16
 # Numbers of a product of points of a list with others: it stays in cache.
 _PRODUCT = 1_000_000
 # Points of lists whose comparison takes as long as a search by neighbours (benchmarks/RESULTS.md, "Search").
-_MOST_VISITS = 35_000
+_MOST_VISITS = 20_000
 # Codes that the first neighbours are chosen from, which takes as long as a pass; lists of codes per square root of the
 # number of points, longer than those above since codes are fast to read; first neighbours, as multiples of k.
 _CODES, _CODE_LISTS, _FIRST = 20_000, 0.5, 2
@@ -120,15 +120,19 @@ class Lists:
             start = stop
 
 
-def nearest(X: Array, k: int, recall: float, random_state: int | None, step: int) -> tuple[Iterator[Block], float]:
+def nearest(
+    X: Array, k: int, recall: float, random_state: int | None, step: int, most: float = np.inf
+) -> tuple[Iterator[Block], float] | None:
     """(samples, the k nearest of each, self counted) of the centred points X, (m, n), about ``step`` at a time, and the
-    recall on a sample."""
+    recall on a sample; None if that takes as long as a comparison with more than ``most`` points of lists."""
     rng = np.random.default_rng(random_state or 0)
     lists = make_lists(_single(X), rng)
     sample = rng.permutation(len(X))[: 2 * _SAMPLE]
     exact = exact_nearest(X, sample, k)
     needed = _lists_needed(lists, sample, exact)
     n_probe = _share(needed[::2], recall)
+    if min(lists.visits(n_probe), _MOST_VISITS) > most:
+        return None
     if lists.visits(n_probe) > _MOST_VISITS:
         place = lists.place[sample]
         near, far = first_neighbors(lists.points, k, step, rng)

@@ -99,7 +99,7 @@ class NeighborGraph:
         method: "exact" (k-d tree in up to 15 coordinates, all pairs in blocks beyond), "approximate" (faiss: lists of
         points or, where these would be many, neighbours of neighbours; seeded by ``random_state``; needs the extra
         ``approximate``; only with ``k``), or "auto": exact, except for more than 20,000 points in more than 6
-        coordinates when faiss is installed.
+        coordinates when faiss is installed and its search is faster.
         recall: the share of the k nearest that an approximate search aims at, from 0.98 to 1; ``recall_`` of the graph
         is the share that it found, of a sample. Distances are exact in any case.
 

@@ -21,8 +21,9 @@ from ordiff.graph import approximate
 
 # Up to this many coordinates a k-d tree beats comparing all pairs.
 _TREE_DIMENSION = 15
-# From more points in more coordinates than these, an approximate search beats a tree and comparing all pairs.
-_APPROXIMATE_DIMENSION, _APPROXIMATE_SIZE = 6, 20_000
+# From more points in more coordinates than these, an approximate search beats a tree. It beats comparing all pairs if
+# it takes no longer than comparing this share of them in lists (benchmarks/RESULTS.md, "Search").
+_APPROXIMATE_DIMENSION, _APPROXIMATE_SIZE, _MOST_COMPARED = 6, 20_000, 0.4
 # Neighbours (or pairs compared) at a time: bounds the memory of the search beside the graph itself.
 _BLOCK = 2_000_000
 
@@ -95,7 +96,10 @@ def nearest(
     m, n = X.shape
     big = n > _APPROXIMATE_DIMENSION and m > _APPROXIMATE_SIZE
     if method == "approximate" or (method == "auto" and big and approximate.has_faiss()):
-        return approximate.nearest(_centred(X), k, recall, random_state, max(1, _BLOCK // k))
+        most = _MOST_COMPARED * m if method == "auto" and n > _TREE_DIMENSION else np.inf
+        found = approximate.nearest(_centred(X), k, recall, random_state, max(1, _BLOCK // k), most)
+        if found is not None:
+            return found
     return (_tree(X, k, order) if n <= _TREE_DIMENSION else _all_pairs(_centred(X), k)), 1.0
 
 
