@@ -124,7 +124,10 @@ def nearest(
     X: Array, k: int, recall: float, random_state: int | None, step: int, most: float = np.inf
 ) -> tuple[Iterator[Block], float] | None:
     """(samples, the k nearest of each, self counted) of the centred points X, (m, n), about ``step`` at a time, and the
-    recall on a sample; None if that takes as long as a comparison with more than ``most`` points of lists."""
+    recall on a sample; None if that takes as long as a comparison with more than ``most`` points of lists.
+
+    By neighbours where lists would hold many, and by lists all the same where no pass reaches the recall.
+    """
     rng = np.random.default_rng(random_state or 0)
     lists = make_lists(_single(X), rng)
     sample = rng.permutation(len(X))[: 2 * _SAMPLE]
@@ -165,8 +168,9 @@ def make_lists(points: Single, rng: np.random.Generator) -> Lists:
     _parallel.over_ranges(_parallel.even_ranges(m, m * n * n_lists), assign)
     order = np.argsort(assigned, kind="stable")
     first = np.searchsorted(assigned[order], np.arange(n_lists + 1))
-    halves = 0.5 * (centres**2).sum(axis=1)
-    between = halves - centres @ centres.T
+    with _parallel.one_blas_thread():
+        double = centres.astype(np.float64)
+        between = 0.5 * (double**2).sum(axis=1) - double @ double.T
     np.fill_diagonal(between, -np.inf)
     return Lists(points[order], order, first, centres, np.argsort(between, axis=1, kind="stable"))
 
