@@ -6,8 +6,6 @@ import os
 import pickle
 import re
 import sys
-from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -139,10 +137,16 @@ def test_the_layout_keeps_neighbours_together(rng):
         assert np.median(abs(rows - layout.indices.astype(int))) < 250
 
 
-@pytest.mark.parametrize(("n", "visits"), [(5, 50_000), (30, 50_000), (30, 100)], ids=["lists", "wide", "graph"])
-def test_approximate_recall(n, visits, monkeypatch):
+@pytest.fixture(params=[20_000, 0], ids=["lists", "neighbours"])
+def approximation(request, monkeypatch):
+    """Both ways of the approximate search."""
     pytest.importorskip("faiss")
-    monkeypatch.setattr(search, "_GRAPH_VISITS", visits)
+    monkeypatch.setattr(approximate, "_MOST_VISITS", request.param)
+
+
+@pytest.mark.usefixtures("approximation")
+@pytest.mark.parametrize("n", [5, 30])
+def test_approximate_recall(n):
     X = np.random.default_rng(0).normal(size=(4000, n))
     graph = od.NeighborGraph.build(X, k=15, method="approximate", random_state=1)
     assert_well_formed(graph, X)
@@ -156,10 +160,10 @@ def test_approximate_recall(n, visits, monkeypatch):
     assert pickle.loads(pickle.dumps(graph)).recall_ == graph.recall_
 
 
-@pytest.mark.parametrize("visits", [50_000, 100], ids=["lists", "graph"])
-def test_approximate_search_has_the_same_bits_on_any_number_of_threads(visits, rng, set_threads, monkeypatch):
-    faiss = pytest.importorskip("faiss")
-    monkeypatch.setattr(search, "_GRAPH_VISITS", visits)
+@pytest.mark.usefixtures("approximation")
+def test_approximate_search_has_the_same_bits_on_any_number_of_threads(rng, set_threads):
+    import faiss
+
     X, before = rng.normal(size=(5000, 10)), faiss.omp_get_max_threads()
     found = []
     for threads in (1, 4):
@@ -170,38 +174,75 @@ def test_approximate_search_has_the_same_bits_on_any_number_of_threads(visits, r
     assert faiss.omp_get_max_threads() == before
 
 
+@pytest.mark.usefixtures("approximation")
 def test_a_higher_recall_is_reached(rng):
-    pytest.importorskip("faiss")
     X = rng.normal(size=(4000, 12))
     low, high = (od.NeighborGraph.build(X, k=15, method="approximate", recall=r).recall_ for r in (0.98, 0.999))
     assert low < high
     assert high > 0.998
 
 
+@pytest.mark.usefixtures("approximation")
 @pytest.mark.parametrize("scale", [2.0**-300, 2.0**300], ids=["tiny", "huge"])
 def test_approximate_search_in_any_units(scale, rng):
-    pytest.importorskip("faiss")
     X = rng.normal(size=(1000, 8))  # squares of the scaled ones overflow in single precision
     graph, scaled = (od.NeighborGraph.build(Y, k=9, method="approximate") for Y in (X, scale * X))
     np.testing.assert_array_equal(scaled.indices, graph.indices)
     assert scaled.recall_ == graph.recall_
 
 
-def test_rows_whose_lists_hold_too_few_points_are_searched_exactly(rng):
+def test_lists_that_hold_too_few_points_are_joined_by_others(rng):
     pytest.importorskip("faiss")
     X, k = rng.normal(size=(2000, 3)), 60
-    lists = replace(approximate.inverted_lists(X, k, 0.99, None), n_probe=1)
-    short = np.bincount(lists.lists)[lists.lists] < k
-    assert short.any()
+    lists = approximate.make_lists(X.astype(np.float32), rng)
+    assert (np.diff(lists.first) < k).any()
     expected = brute(X, k - 1)
-    for samples, found in lists.blocks(X, k, 300, lists.order):
-        for i, row in zip(samples, found, strict=True):
-            assert len(set(row.tolist())) == k
-            assert not short[i] or set(row.tolist()) == expected[i]
+    for n_probe in (1, len(lists.near)):
+        for some, found in lists.blocks(k, n_probe, 300):
+            for i, row in zip(lists.order[some], lists.order[found], strict=True):
+                assert len(set(row.tolist())) == k
+                assert n_probe == 1 or set(row.tolist()) == expected[i]
 
 
-def test_approximate_search_of_coincident_points():
+def test_a_pass_finds_the_nearest_among_neighbours_of_neighbours(rng):
+    X, k = rng.normal(size=(300, 4)).astype(np.float32), 6
+    near = np.array([rng.choice(np.delete(np.arange(300), i), k, replace=False) for i in range(300)])
+    D = cdist(X, X, "sqeuclidean").astype(np.float32)
+    near = np.take_along_axis(near, np.argsort(np.take_along_axis(D, near, axis=1), axis=1), axis=1)
+    found, reach = approximate.improved(X, near.astype(np.uint32), np.take_along_axis(D, near, axis=1), 0)
+    for i in range(300):
+        listing = np.flatnonzero((near == i).any(axis=1))
+        first = sorted(set(near[i]) | set(listing), key=lambda j: D[i, j])[:k]
+        assert set(first) <= set(near[i]) | set(listing)
+        assert D[i, found[i]].max() <= D[i, first].max()
+        assert len(set(found[i].tolist())) == k
+        assert i not in found[i]
+    np.testing.assert_allclose(reach, np.take_along_axis(D, found.astype(int), axis=1), rtol=1e-5)
+    assert (np.diff(reach, axis=1) >= 0).all()
+
+
+def test_points_without_enough_first_neighbours_are_searched_exactly(rng, monkeypatch):
     pytest.importorskip("faiss")
+    X, k, first = rng.normal(size=(500, 4)), 9, approximate.first_neighbors
+
+    def few(*args):
+        near, far = first(*args)
+        near[::7, 3:], far[::7, 3:] = np.arange(0, 500, 7)[:, None], np.inf
+        return near, far
+
+    monkeypatch.setattr(approximate, "_MOST_VISITS", 0)
+    monkeypatch.setattr(approximate, "first_neighbors", few)
+    monkeypatch.setattr(approximate, "improved", lambda points, near, far, _: (near, far))
+    monkeypatch.setattr(approximate, "_recall", lambda *_: 1.0)
+    expected = brute(X, k - 1)
+    found = list(approximate.nearest(X, k, 0.98, 0, 100)[0])
+    samples, neighbors = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    for i, row in zip(samples[::7], neighbors[::7], strict=True):
+        assert set(row.tolist()) == expected[i]
+
+
+@pytest.mark.usefixtures("approximation")
+def test_approximate_search_of_coincident_points():
     graph = od.NeighborGraph.build(np.zeros((500, 4)), k=5, method="approximate")
     assert_well_formed(graph, np.zeros((500, 4)))
     assert graph.recall_ == 1
@@ -211,6 +252,8 @@ FORK_AND_INTERRUPT = """
 import os, signal, sys, threading
 import numpy as np
 import ordiff as od
+from ordiff.graph import approximate
+approximate._MOST_VISITS = int(sys.argv[1])
 X = np.random.default_rng(0).normal(size=(5000, 10))
 def search(points=X):
     return od.NeighborGraph.build(points, k=15, method="approximate").indices
@@ -232,9 +275,10 @@ print("done")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_approximate_search_survives_a_fork_and_an_interrupt():
+@pytest.mark.parametrize("visits", ["20000", "0"], ids=["lists", "neighbours"])
+def test_approximate_search_survives_a_fork_and_an_interrupt(visits):
     pytest.importorskip("faiss")
-    command, environ = [sys.executable, "-c", FORK_AND_INTERRUPT], processes.environment(NUMBA_NUM_THREADS="2")
+    command, environ = [sys.executable, "-c", FORK_AND_INTERRUPT, visits], processes.environment(NUMBA_NUM_THREADS="2")
     assert processes.run(command, environ, seconds=120) == "done\n"
 
 
@@ -245,35 +289,37 @@ def test_approximate_search_without_faiss(rng, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "installed", "share", "expected"),
+    ("m", "n", "installed", "expected"),
     [
-        (700, 16, True, 0.3, "graph"),
-        (700, 16, True, 0.1, "lists"),
-        (1200, 16, True, 0.1, "graph"),
-        (700, 16, False, 0.3, "_all_pairs"),
-        (300, 6, True, 0.1, "_tree"),
-        (300, 7, True, 0.1, "lists"),
-        (300, 7, True, 0.3, "_tree"),
-        (300, 16, True, 0.1, "lists"),
-        (300, 16, True, 0.3, "_all_pairs"),
-        (300, 16, False, 0.1, "_all_pairs"),
-        (100, 15, True, 0.1, "_tree"),
-        (100, 16, True, 0.1, "_all_pairs"),
+        (300, 6, True, "_tree"),
+        (300, 7, True, "approximate"),
+        (300, 7, False, "_tree"),
+        (300, 16, True, "approximate"),
+        (300, 16, False, "_all_pairs"),
+        (100, 15, True, "_tree"),
+        (100, 16, True, "_all_pairs"),
     ],
 )
-def test_the_search_is_chosen_by_dimension_and_size(m, n, installed, share, expected, rng, monkeypatch):
+def test_the_search_is_chosen_by_dimension_and_size(m, n, installed, expected, rng, monkeypatch):
     for name in ("_tree", "_all_pairs"):
         monkeypatch.setattr(search, name, lambda *_, name=name: name)
-    lists = SimpleNamespace(share=share, recall=0.99, order=None, blocks=lambda *_: "lists")
-    graph = SimpleNamespace(recall=0.99, blocks=lambda *_: "graph")
-    monkeypatch.setattr(search, "_LISTS_SIZE", 200)
-    monkeypatch.setattr(search, "_GRAPH_VISITS", 100)
-    monkeypatch.setattr(approximate, "layered_graph", lambda *_: graph)
+    monkeypatch.setattr(search, "_APPROXIMATE_SIZE", 200)
     monkeypatch.setattr(approximate, "has_faiss", lambda: installed)
-    monkeypatch.setattr(approximate, "inverted_lists", lambda *_: lists)
+    monkeypatch.setattr(approximate, "nearest", lambda *_: ("approximate", 0.99))
     blocks, recall = search.nearest(rng.normal(size=(m, n)), 5, "auto", None, np.arange(m), 0.99)
     assert blocks == expected
-    assert recall == (0.99 if expected in ("lists", "graph") else 1)
+    assert recall == (0.99 if expected == "approximate" else 1)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(7, "approximate"), (16, "_all_pairs")])
+def test_all_pairs_are_compared_where_the_lists_are_as_many(n, expected, rng, monkeypatch):
+    pytest.importorskip("faiss")
+    X = rng.normal(size=(300, n))
+    monkeypatch.setattr(search, "_all_pairs", lambda *_: "_all_pairs")
+    monkeypatch.setattr(search, "_APPROXIMATE_SIZE", 200)
+    blocks, recall = search.nearest(X, 5, "auto", None, np.arange(300), 0.99)
+    assert (blocks == "_all_pairs") == (expected == "_all_pairs")
+    assert recall == 1 or expected == "approximate"
 
 
 def test_indices_of_64_bits_change_nothing(rng, monkeypatch):

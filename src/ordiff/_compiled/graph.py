@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ordiff._compiled.csr import loop
+from ordiff._compiled.csr import loop, vector_loop
 from ordiff._compiled.transition import longest_row
 
 
@@ -165,3 +165,82 @@ def renamed_rows(start, stop, indptr, indices, rank, begins, out):  # type: igno
         renamed = out[begins[i] : begins[i] + row.size]
         for e in range(row.size):
             renamed[e] = rank[row[e]]
+
+
+@loop
+def insert(near, far, j, d):  # type: ignore[no-untyped-def]
+    """Put j at this distance in place of the last of a sorted row."""
+    at = near.size - 1
+    while at > 0 and d < far[at - 1]:
+        far[at], near[at] = far[at - 1], near[at - 1]
+        at -= 1
+    far[at], near[at] = d, j
+
+
+@vector_loop
+def square_distance(x, y):  # type: ignore[no-untyped-def]
+    """|x − y|² in the precision of x."""
+    total = x.dtype.type(0)
+    for c in range(x.size):
+        z = x[c] - y[c]
+        total += z * z
+    return total
+
+
+@loop
+def nearest_candidates(start, stop, X, candidates, near, far):  # type: ignore[no-untyped-def]
+    """The nearest of the candidates of rows start … stop − 1, of which those below 0 are none, and their squared
+    distances, (m, k), sorted; the row itself at infinity where there are fewer."""
+    for i in range(start, stop):
+        row, reach = near[i], far[i]
+        row[:] = i
+        reach[:] = np.inf
+        for j in candidates[i - start]:
+            if j >= 0:
+                d = square_distance(X[i], X[j])
+                if d < reach[-1]:
+                    insert(row, reach, j, d)
+
+
+@loop
+def link_back(start, stop, near, far, known, links, reach):  # type: ignore[no-untyped-def]
+    """links[j], at the squared distances reach[j], takes the nearest that have j among theirs and are not known to j.
+
+    For j from start to stop − 1.
+    """
+    for i in range(near.shape[0]):
+        for e in range(near.shape[1]):
+            j = near[i, e]
+            if start <= j < stop and far[i, e] < reach[j, -1]:
+                taken = False
+                for other in known[j]:
+                    taken |= other == i
+                if not taken:
+                    insert(links[j], reach[j], i, far[i, e])
+
+
+@loop
+def neighbors_of_neighbors(start, stop, X, near, back, closer, reach):  # type: ignore[no-untyped-def]
+    """closer, at the squared distances reach, (m, k) and sorted, takes the nearest of what is linked, near or back, to
+    a row or to those near it."""
+    k = near.shape[1]
+    seen = np.zeros(X.shape[0], np.uint32)
+    candidates = np.empty((k + 1) * (k + back.shape[1]), near.dtype)
+    squares = np.empty(candidates.size, reach.dtype)
+    for i in range(start, stop):
+        n, mark = 0, np.uint32(i - start + 1)
+        seen[i] = mark
+        for e in range(k):
+            seen[near[i, e]] = mark
+        for e in range(k + 1):
+            through = near[i, e] if e < k else np.uint32(i)
+            for linked in (near[through], back[through]):
+                for j in linked:
+                    candidates[n] = j
+                    n += seen[j] != mark
+                    seen[j] = mark
+        for c in range(n):
+            squares[c] = square_distance(X[i], X[candidates[c]])
+        for c in range(n):
+            if squares[c] < reach[i, -1]:
+                insert(closer[i], reach[i], candidates[c], squares[c])

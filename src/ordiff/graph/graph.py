@@ -96,9 +96,9 @@ class NeighborGraph:
     ) -> NeighborGraph:
         """The graph of the ``k`` nearest others, or of all within ``radius``.
 
-        method: "exact" (k-d tree in up to 15 coordinates, all pairs in blocks beyond), "approximate" (faiss: inverted
-        lists or, where a query would visit more than 50,000 points of them, HNSW; seeded by ``random_state``; needs the
-        extra ``approximate``; only with ``k``), or "auto": exact, except for more than 20,000 points in more than 6
+        method: "exact" (k-d tree in up to 15 coordinates, all pairs in blocks beyond), "approximate" (faiss: lists of
+        points or, where these would be many, neighbours of neighbours; seeded by ``random_state``; needs the extra
+        ``approximate``; only with ``k``), or "auto": exact, except for more than 20,000 points in more than 6
         coordinates when faiss is installed and its search is faster.
         recall: the share of the k nearest that an approximate search aims at, from 0.98 to 1; ``recall_`` of the graph
         is the share that it found, of a sample. Distances are exact in any case.

@@ -21,11 +21,9 @@ from ordiff.graph import approximate
 
 # Up to this many coordinates a k-d tree beats comparing all pairs.
 _TREE_DIMENSION = 15
-# From more points in more coordinates than these, lists beat a tree on gaussian samples, unless the recall wants a
-# larger share of the lists than that: then comparing all pairs, by matrix products, is faster, and exact.
-_LISTS_DIMENSION, _LISTS_SIZE, _MOST_VISITED = 6, 20_000, 0.2
-# A query along faiss's layered graph takes the time of one that visits so many points of lists.
-_GRAPH_VISITS = 50_000
+# From more points in more coordinates than these, an approximate search beats a tree. It beats comparing all pairs if
+# it takes no longer than comparing this share of them in lists (benchmarks/RESULTS.md, "Search").
+_APPROXIMATE_DIMENSION, _APPROXIMATE_SIZE, _MOST_COMPARED = 6, 20_000, 0.4
 # Neighbours (or pairs compared) at a time: bounds the memory of the search beside the graph itself.
 _BLOCK = 2_000_000
 
@@ -96,16 +94,12 @@ def nearest(
     what an approximate search aims at.
     """
     m, n = X.shape
-    big = n > _LISTS_DIMENSION and m > _LISTS_SIZE
+    big = n > _APPROXIMATE_DIMENSION and m > _APPROXIMATE_SIZE
     if method == "approximate" or (method == "auto" and big and approximate.has_faiss()):
-        centred, step = _centred(X), max(1, _BLOCK // k)
-        lists = approximate.inverted_lists(centred, k, recall, random_state)
-        visits = m * (lists.share if method == "approximate" else min(lists.share, _MOST_VISITED))
-        if visits > _GRAPH_VISITS:
-            graph = approximate.layered_graph(centred, k, recall, random_state)
-            return graph.blocks(centred, k, step, order), graph.recall
-        if method == "approximate" or lists.share < _MOST_VISITED:
-            return lists.blocks(centred, k, step, lists.order), lists.recall
+        most = _MOST_COMPARED * m if method == "auto" and n > _TREE_DIMENSION else np.inf
+        found = approximate.nearest(_centred(X), k, recall, random_state, max(1, _BLOCK // k), most)
+        if found is not None:
+            return found
     return (_tree(X, k, order) if n <= _TREE_DIMENSION else _all_pairs(_centred(X), k)), 1.0
 
 
