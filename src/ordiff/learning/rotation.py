@@ -4,9 +4,9 @@
 
 with a smooth stream function ψ_ab for each pair of coordinates. In the kernel w is a local ordering, ⟨w(x_i), x_j−x_i⟩,
 that is one for each coordinate, Δ_c = x_jc − x_ic, whose slopes w_c are linear in the coefficients of ψ. Their prior
-has no free functions, so that the evidence can send all of w to 0. A field without divergence and without curl is ∇l
-as well as w (a constant one, or one of a harmonic ψ): such fields are left out of w, which turns about the middle of
-the states, and l has them.
+has no free functions, so that the evidence can send all of w to 0. A field that is ∇l as well as w (a constant one, or
+one of a harmonic ψ) is left out of w, which turns about the middle of the states, and l has it. About a hole in the
+states a field may have neither divergence nor curl and yet be no gradient, as a vortex: w has it.
 
 StreamFunctions     fields w on flat states, and the roughness of their ψ
 RotationEvidence    gradient against general drift, in nats
@@ -36,8 +36,9 @@ _FUNCTIONS, _COARSE_FUNCTIONS = {2: 60, 3: 40}, {2: 25, 3: 20}
 _TENSOR_UNIT = 0.2
 # In the coordinates of a tensor a gradient turns: there a rotation is never sent to 0, its strength stays below this.
 _LOOSE = 1e-6
-# The least share of |Dw|² that is rotation; fields with less are left to the gradient.
-_TURNING = 0.1
+# The least share of |Dw|² that no gradient has; fields with less are left to the gradient, whose functions are so many
+# times as many.
+_TURNING, _MORE = 0.1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,14 +61,16 @@ class StreamFunctions:
         d = states.dimension
         if states.are_samples or not 2 <= d == states.points.shape[1] <= MOST_DIMENSIONS:
             return None
-        spline = SplineBasis(states, (_COARSE_FUNCTIONS if coarse else _FUNCTIONS)[d])
-        gradients, rough = spline.gradients()[:, :, 1:], (spline.rows[:, 1:] ** 2).sum(axis=0)
-        slopes = np.stack([_fields(row) for row in spline.hessians()[:, :, :, 1:]])  # ∂_e w_c, (d, d, knots, K)
+        K = (_COARSE_FUNCTIONS if coarse else _FUNCTIONS)[d]
+        spline = SplineBasis(states, _MORE * K)
+        gradients, rough = spline.gradients()[:, :, 1:K], (spline.rows[:, 1:K] ** 2).sum(axis=0)
+        rough = np.tile(rough, d * (d - 1) // 2)
+        hessians = spline.hessians()[:, :, :, 1:]
+        slopes = np.stack([_fields(row[:, :, : K - 1]) for row in hessians])  # ∂_e w_c, (d, d, knots, fields)
         bend = _gram(slopes)
-        curl = 0.5 * _gram(slopes - slopes.swapaxes(0, 1))
-        T = _turning(bend, curl, np.tile(rough, d * (d - 1) // 2))
-        penalty = np.einsum("kl,k,kl->l", T, np.tile(rough, d * (d - 1) // 2), T)
-        return cls(_fields(gradients) @ T, penalty, T.T @ bend @ T, spline.functions[:, 1:], gradients)
+        T = _turning(bend, _gram(_beyond(slopes, hessians)), rough)
+        penalty = np.einsum("kl,k,kl->l", T, rough, T)
+        return cls(_fields(gradients) @ T, penalty, T.T @ bend @ T, spline.functions[:, 1:K], gradients)
 
     def block(self, rho: float, index: int) -> ParameterBlock:
         """The block to be learned: coefficients in units of ρ², local slopes from ``index`` on."""
@@ -102,14 +105,22 @@ def _gram(fields: Array) -> Array:
     return np.asarray(flat.T @ flat)
 
 
-def _turning(bend: Array, curl: Array, rough: Array) -> Array:
-    """Combinations T (K, L) of the functions whose fields turn, from smooth to rough: |curl w|² is more than a share of
-    2|Dw|², and Tᵀ diag(rough) T is diagonal."""
+def _beyond(slopes: Array, hessians: Array) -> Array:
+    """What is left of derivatives of fields after the best combination of those of gradients."""
+    W, H = slopes.reshape(-1, slopes.shape[-1]), hessians.reshape(-1, hessians.shape[-1])
+    U, size, _ = np.linalg.svd(H, full_matrices=False)
+    U = U[:, size > 1e-6 * size[0]]
+    return np.asarray(W - U @ (U.T @ W))
+
+
+def _turning(bend: Array, beyond: Array, rough: Array) -> Array:
+    """Combinations T (K, L) of the functions whose fields turn, from smooth to rough: what of |Dw|² is beyond gradients
+    is more than a share of it, and Tᵀ diag(rough) T is diagonal."""
     values, vectors = eigh(bend)
     kept = values > 1e-8 * values[-1]
     white = vectors[:, kept] / np.sqrt(values[kept])  # fields that are constant, or 0, are gone
-    share, vectors = eigh(white.T @ curl @ white)
-    T = np.linalg.qr(white @ vectors[:, share > 2 * _TURNING])[0]
+    share, vectors = eigh(white.T @ beyond @ white)
+    T = np.linalg.qr(white @ vectors[:, share > _TURNING])[0]
     return np.asarray(T @ eigh(T.T @ (rough[:, None] * T))[1])
 
 
