@@ -10,6 +10,7 @@ states a field may have neither divergence nor curl and yet be no gradient, as a
 
 StreamFunctions     fields w on flat states, and the roughness of their ψ
 RotationEvidence    gradient against general drift, in nats
+LeftOut             what is not known where a rotation was not learned
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from scipy.linalg import eigh
 from ordiff._validation import Array
 from ordiff.graph import NeighborGraph
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
-from ordiff.learning.optimise import Evaluations, PenalisedLikelihood
+from ordiff.learning.optimise import PenalisedLikelihood
 from ordiff.learning.parameters import ParameterBlock, Parameters
-from ordiff.learning.smoothing import FIRST_ROTATION, best_strengths
+from ordiff.learning.smoothing import FIRST_ROTATION
 from ordiff.learning.splines import MOST_DIMENSIONS, SplineBasis
 from ordiff.learning.tensor import pairs_of, products
 from ordiff.states import States
@@ -46,7 +47,8 @@ class StreamFunctions:
     """Fields w of stream functions on flat states.
 
     fields: (d, N, K). penalty: (K,), the roughness of their ψ; bend: (K, K), the quadratic form of the mean |Dw|².
-    functions: (N, K₀), smooth functions without a constant, and their gradients, (d, N, K₀).
+    functions: (N, K₀), smooth functions without a constant, and their gradients, (d, N, K₀). width: the unit of length
+    of penalty and bend.
     """
 
     fields: Array
@@ -54,6 +56,7 @@ class StreamFunctions:
     bend: Array
     functions: Array
     gradients: Array
+    width: float
 
     @classmethod
     def on(cls, states: States, coarse: bool) -> StreamFunctions | None:
@@ -70,7 +73,7 @@ class StreamFunctions:
         bend = _gram(slopes)
         T = _turning(bend, _gram(_beyond(slopes, hessians)), rough)
         penalty = np.einsum("kl,k,kl->l", T, rough, T)
-        return cls(_fields(gradients) @ T, penalty, T.T @ bend @ T, spline.functions[:, 1:K], gradients)
+        return cls(_fields(gradients) @ T, penalty, T.T @ bend @ T, spline.functions[:, 1:K], gradients, spline.width)
 
     def block(self, rho: float, index: int) -> ParameterBlock:
         """The block to be learned: coefficients in units of ρ², local slopes from ``index`` on."""
@@ -131,14 +134,24 @@ def displacements(graph: NeighborGraph) -> tuple[Array, ...]:
     return tuple(np.ascontiguousarray(step[:, c]) for c in range(step.shape[1]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """A rotation that was not learned: by how many ``nats`` it is more likely than a gradient; the ``basis`` (d N, K)
+    of its coefficients; what it adds to the covariance of the P others, and its own, (P + K, P + K)."""
+
+    nats: float
+    basis: Array
+    covariance: Array
+
+
+@dataclass(frozen=True, eq=False)
 class RotationEvidence:
-    """By how many nats a drift that turns is more likely than a gradient, and whether it was taken; where that is not
-    decided, by what share a rotation would change the drift."""
+    """By how many nats a drift that turns is more likely than a gradient, and whether it was taken; what leaving it out
+    leaves unknown, where that was asked."""
 
     nats: float
     taken: bool
-    change: float = 0.0
+    left_out: LeftOut | None = None
 
 
 def with_rotation(
@@ -190,26 +203,6 @@ def with_tensor(problem: PenalisedLikelihood, states: States, a: Array) -> tuple
     part = parameters.slices[place]
     a = np.concatenate([a[: part.start], np.zeros(part.stop - part.start), a[part.start :]])
     return replace(problem, likelihood=likelihood, parameters=parameters), a
-
-
-def score_test(problem: PenalisedLikelihood, a: Array, evaluations: Evaluations) -> tuple[float, PenalisedLikelihood]:
-    """What a rotation promises where there is none yet, and the problem with the strengths that promise most.
-
-    At an optimum a of all else, from the slope of the log likelihood by the rotation's coefficients, and its curvature
-    with all else following: see `best_strengths`.
-    """
-    p, m = problem.parameters, problem.n_samples
-    found = p.part("rotation")
-    assert found is not None
-    block, part = found
-    others = np.ones(a.size, bool)
-    others[part] = False
-    free = with_strengths(problem, np.zeros(1 + len(block.lower)))
-    H = m * free.curvature(free.information(a), a)
-    slope = -m * evaluations(problem, a)[1][part]
-    S = H[part, part] - H[part][:, others] @ np.linalg.solve(H[np.ix_(others, others)], H[others][:, part])
-    strengths, nats = best_strengths(block, slope, 0.5 * (S + S.T), m, FIRST_ROTATION)
-    return nats, with_strengths(problem, strengths)
 
 
 def strengths_of(problem: PenalisedLikelihood, before: Parameters) -> PenalisedLikelihood:
