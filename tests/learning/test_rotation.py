@@ -165,7 +165,7 @@ def test_a_gradient_is_not_taken_for_a_rotation():
     settings = {"noise": "constant", "solver": od.Solver(n_starts=1)}
     model = od.SnapshotSDE(data.start, **settings).fit(data.X, data.times)
     assert not model.rotation_.any()
-    assert not model.rotation_std_.any()
+    assert (model.rotation_std_ > 0).all()  # what might turn is not known
     assert model.rotation_nats_ < 3
     assert "Rotation: none" in model.summary()
     assert np.isfinite(log_evidence(model._result.solution))
@@ -207,21 +207,6 @@ def test_at_a_steady_state_no_rotation_can_be_told(rng):
     assert "Rotation: near a steady state, as here, neither" in model.summary()
     X[times > 0] += 0.7  # then it moves
     assert not _of_a_steady_state(Snapshots.of(times == 0, od.TimeDensity(), X, times, None))
-
-
-def test_a_rotation_that_is_not_decided_is_told(turning):
-    """What is not taken, is more likely, and would change the drift, is a reason not to trust the fit."""
-    _, model = turning
-    for evidence, error, told in (
-        (RotationEvidence(2.1, False, 0.3), 0.1, True),
-        (RotationEvidence(2.1, False, 0.3), 0.2, False),  # within two deviations
-        (RotationEvidence(2.1, False, 0.05), 0.0, False),
-        (RotationEvidence(50.0, True), 0.0, False),
-    ):
-        result = replace(model._result, rotation=evidence)
-        check = check_fit(result, model._data, model.noise_, 0.0, error=error)
-        assert any("whether the drift turns is not decided" in reason for reason in check.reasons) == told
-        assert check.trusted == (not told)
 
 
 def test_what_turns_is_drawn_reported_and_passed_through(turning, tmp_path):

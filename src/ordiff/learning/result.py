@@ -58,11 +58,13 @@ class Posterior:
         turned, along = (solution.parameters.part(target) for target in ("rotation", "ordering"))
         if along is None or C is None or (turned is None and left_out is None):
             return cls(l_basis, n_basis, l_covariance, n_covariance)
-        if turned is not None:
-            w_basis, part = turned[0].basis, turned[1]
-        elif left_out is not None:
-            w_basis, part = left_out.basis, slice(solution.a.size, len(C))
-        both = np.r_[along[1], part]
+        if turned is None:
+            assert left_out is not None
+            w_basis, own = left_out.basis, slice(solution.a.size, len(C))
+        else:
+            assert turned[0].basis is not None
+            w_basis, own = turned[0].basis, turned[1]
+        both = np.r_[along[1], own]
         return cls(l_basis, n_basis, l_covariance, n_covariance, w_basis, C[np.ix_(both, both)])
 
     def drift_deviations(self, B: sp.csr_array, slopes: list[sp.csr_array], back: Array | None) -> Array:
