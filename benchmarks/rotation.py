@@ -11,8 +11,9 @@ Then gradients of few samples: the share of seeds in which a rotation is switche
 and with drift="gradient", and how much longer the default takes (for the first seeds, on which both are fitted).
 
 Last, linear systems: dx = Mx dt + dB with random M and D = cov B, see `linear_system`, from the samples of some
-snapshots, with drift="general" and noise="tensor"; "flagged" counts the systems whose fit fails its own check. M is read off by regression of the learned drift on x, at the
-samples; errors are ‖M̂ − M‖/‖M‖ and ‖D̂ − D‖/‖D‖ by Frobenius norms.
+snapshots, with drift="general" and noise="tensor"; "flagged" counts the systems whose fit fails its own check. M is
+read off by regression of the learned drift on x, at the samples; errors are ‖M̂ − M‖/‖M‖ and ‖D̂ − D‖/‖D‖ by Frobenius
+norms.
 
 To see parts: python -m benchmarks.rotation [gradients | linear [2d] [3d] | NAME ...] [seed ...].
 """
@@ -148,7 +149,8 @@ def gradient_table(seeds: Iterable[int]) -> str:
             found[name].append(
                 {
                     "off": 1 - auto["taken"], "error": auto["drift error"], "plain": plain["drift error"],
-                    "nats": auto["nats"], "covered": auto["covered"], "plain covered": plain["covered"], "seconds": auto["seconds"], "ratio": auto["seconds"] / plain["seconds"],
+                    "covered": auto["covered"], "plain covered": plain["covered"], "nats": auto["nats"],
+                    "seconds": auto["seconds"], "ratio": auto["seconds"] / plain["seconds"],
                 }
             )  # fmt: skip
             progress(

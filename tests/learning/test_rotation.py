@@ -11,13 +11,13 @@ from scipy.linalg import expm
 
 import ordiff as od
 from ordiff import plot, report
-from ordiff.learning.check import _of_a_steady_state, check_fit
+from ordiff.learning.check import _of_a_steady_state
 from ordiff.learning.choice import _with_one_noise, noise_level
 from ordiff.learning.data import Snapshots
 from ordiff.learning.evidence import log_evidence
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.parameters import ParameterBlock
-from ordiff.learning.rotation import RotationEvidence, StreamFunctions, displacements, read_general
+from ordiff.learning.rotation import StreamFunctions, displacements, read_general
 from ordiff.learning.smoothing import best_strengths
 from ordiff.states import States
 
