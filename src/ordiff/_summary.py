@@ -89,7 +89,7 @@ def _of_the_rotation(model: Any) -> list[str]:
             "square is rotation."
         ]
     more = "more" if nats > 0 else "less"
-    found = f"Rotation: none; one would be {abs(nats):.1f} nats {more} likely than a gradient (2 are asked for)."
+    found = f"Rotation: none; one would be {abs(nats):.1f} nats {more} likely than a gradient (3 are asked for)."
     return [found + " Standard deviations allow for one." * bool(model.rotation_std_.any())]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import sqrtm
 
 from ordiff._validation import Array
-from ordiff.learning.choice import FEWEST_SAMPLES
+from ordiff.learning.choice import FEWEST_SAMPLES, WORTH
 from ordiff.learning.data import Snapshots
 from ordiff.learning.evidence import log_evidence
 from ordiff.learning.fit import look
@@ -23,8 +23,6 @@ from ordiff.learning.result import FitResult
 from ordiff.learning.settings import DesignedStates, FitSettings
 from ordiff.learning.splines import MOST_DIMENSIONS
 
-# A direction is worth its parameters when it is so many nats more likely.
-_WORTH = 3.0
 # Iterations for all else to follow when there is no direction.
 _ITERATIONS = 60
 
@@ -54,7 +52,7 @@ class NoiseDirection:
             return cls(scalar)
         without = _without_direction(found.solution, settings.solver.tol)
         nats = _log_evidence(found) - max(log_evidence(field), log_evidence(without))
-        return cls(tensor, _root(found), nats) if nats > _WORTH else cls(scalar, None, nats)
+        return cls(tensor, _root(found), nats) if nats > WORTH else cls(scalar, None, nats)
 
 
 def _can_have_one(settings: FitSettings, data: Snapshots) -> bool:
