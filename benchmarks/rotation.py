@@ -8,11 +8,12 @@ that turns is more likely than a gradient, "taken" the share of seeds that take 
 its own check. Seconds are those of the processor. Medians over seeds, which are all done for one seed before the next.
 
 Then gradients of few samples: the share of seeds in which a rotation is switched off, the drift error with the default
-and with drift="gradient", and the seconds of both (of the first seeds).
+and with drift="gradient", and how much longer the default takes (for the first seeds, on which both are fitted).
 
 Last, linear systems: dx = Mx dt + dB with random M and D = cov B, see `linear_system`, from the samples of some
-snapshots, with drift="general" and noise="tensor". M is read off by regression of the learned drift on x, at the
-samples; errors are ‖M̂ − M‖/‖M‖ and ‖D̂ − D‖/‖D‖ by Frobenius norms.
+snapshots, with drift="general" and noise="tensor"; "flagged" counts the systems whose fit fails its own check. M is
+read off by regression of the learned drift on x, at the samples; errors are ‖M̂ − M‖/‖M‖ and ‖D̂ − D‖/‖D‖ by Frobenius
+norms.
 
 To see parts: python -m benchmarks.rotation [gradients | linear [2d] [3d] | NAME ...] [seed ...].
 """
@@ -41,16 +42,16 @@ TENSORS = {"tensor, diagonal": od.datasets.tensor_ou, "tensor, rotated": partial
 HEADER = ("process", "seeds", "drift error (worst)", "turning rate %", "ρ error %", "tensor error %", "drift covered",
           "nats", "taken", "trusted", "seconds")  # fmt: skip
 # gradients, with so many samples, on so many seeds
-GRADIENTS = {"ornstein_uhlenbeck": 600, "tilted_well": 800}
-GRADIENT_SEEDS = range(100, 120)
+GRADIENTS = {"ornstein_uhlenbeck": 600, "tilted_well": 800, "double_well": 800, "three_wells": 1000, "saddle": 800}
+GRADIENT_SEEDS = range(300, 310)
 # seeds of which a gradient is fitted too, even if it is the same
 TIMED = 3
-GRADIENT_HEADER = ("process", "samples", "seeds", "switched off", "drift error", 'with drift="gradient"', "seconds",
-                   "× gradient")  # fmt: skip
+GRADIENT_HEADER = ("process", "samples", "seeds", "switched off", "drift error", 'with drift="gradient"',
+                   "drift covered", "with it", "seconds", "× gradient")  # fmt: skip
 # samples in a snapshot, and snapshots after the start
 PER_SNAPSHOT, SNAPSHOTS = 500, (5, 10)
-LINEAR_HEADER = ("coordinates", "snapshots", "systems", "M error % (worst)", "D error % (worst)", "drift error",
-                 "trusted", "seconds")  # fmt: skip
+LINEAR_HEADER = ("coordinates", "snapshots", "systems", "M error % (worst)", "D error % (worst)", "drift error (worst)",
+                 "drift covered", "flagged", "seconds")  # fmt: skip
 
 Record = dict[str, float]
 
@@ -144,11 +145,12 @@ def gradient_table(seeds: Iterable[int]) -> str:
             auto = measure(problem)
             # without a rotation it is the same fit: that of a gradient is made for its time
             again = auto["taken"] or len(found[name]) < TIMED
-            plain = measure(problem, drift="gradient") if again else auto | {"seconds": np.nan}
+            plain = measure(problem, drift="gradient") if again else auto | {"seconds": np.nan, "covered": np.nan}
             found[name].append(
                 {
                     "off": 1 - auto["taken"], "error": auto["drift error"], "plain": plain["drift error"],
-                    "nats": auto["nats"], "seconds": auto["seconds"], "ratio": auto["seconds"] / plain["seconds"],
+                    "covered": auto["covered"], "plain covered": plain["covered"], "nats": auto["nats"],
+                    "seconds": auto["seconds"], "ratio": auto["seconds"] / plain["seconds"],
                 }
             )  # fmt: skip
             progress(
@@ -162,7 +164,8 @@ def _gradients(found: dict[str, list[Record]]) -> str:
     rows = [
         [
             name, GRADIENTS[name], len(some), middle(some, "off", 2, np.mean), middle(some, "error", 3),
-            middle(some, "plain", 3), middle(some, "seconds", 1), middle(some, "ratio", 2),
+            middle(some, "plain", 3), middle(some, "covered", 2), middle(some, "plain covered", 2),
+            middle(some, "seconds", 1), middle(some, "ratio", 2),
         ]
         for name, some in found.items()
     ]  # fmt: skip
@@ -208,7 +211,8 @@ def _linear(found: dict[tuple[int, int], list[Record]]) -> str:
     rows = [
         [
             d, n, len(some), with_worst(some, "matrix error", 1), with_worst(some, "tensor error", 1),
-            middle(some, "drift error", 3), middle(some, "trusted", 2, np.nanmean), middle(some, "seconds", 1),
+            with_worst(some, "drift error", 3), middle(some, "covered", 2),
+            str(sum(1 - int(one.get("trusted", 0)) for one in some)), middle(some, "seconds", 1),
         ]
         for (d, n), some in found.items()
     ]  # fmt: skip

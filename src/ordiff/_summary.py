@@ -96,8 +96,8 @@ def _of_the_rotation(model: Any) -> list[str]:
         ]
     more = "more" if nats > 0 else "less"
     found = f"Rotation: none; a drift that turns is {abs(nats):.1f} nats {more} likely than a gradient"
-    undecided = ", so that it is not decided. Standard deviations are those of a gradient." if nats > -1 else "."
-    return [f"{found} (it is taken from 3 nats more on){undecided}"]
+    allowed = " Standard deviations allow for one." if model.rotation_std_.any() else ""
+    return [f"{found} (it is taken from 3 nats more on).{allowed}"]
 
 
 def warn_of_fit(model: Any) -> None:

@@ -24,7 +24,7 @@ from ordiff._targets import states_of
 from ordiff._validation import Array
 from ordiff.distributed import is_dask_array, map_rows
 from ordiff.fields import Moments, local_moments
-from ordiff.learning.check import check_fit, check_moments, expected_error
+from ordiff.learning.check import check_fit, check_moments
 from ordiff.learning.checkpoint import Checkpoint
 from ordiff.learning.data import Snapshots, coordinates_for, warn_of_units, with_dimension
 from ordiff.learning.direction import NoiseDirection
@@ -235,8 +235,7 @@ class SnapshotSDE(GroupedSettings):
         self.noise_tensor_std_: Array | None = None if tensor is None else tensor[1]
         self.rotation_nats_ = None if result.rotation is None else result.rotation.nats
         if isinstance(result, FitResult):
-            error = expected_error(self.drift_, self.drift_std_)
-            self.check_ = check_fit(result, data, self.noise_, self._level_deviation, names, error)
+            self.check_ = check_fit(result, data, self.noise_, self._level_deviation, names)
         else:
             self.check_ = check_moments(result, data, self._level_deviation, names)
 

@@ -11,13 +11,15 @@ from scipy.linalg import expm
 
 import ordiff as od
 from ordiff import plot, report
-from ordiff.learning.check import _of_a_steady_state, check_fit
+from ordiff.learning.check import _of_a_steady_state
 from ordiff.learning.choice import _with_one_noise, noise_level
 from ordiff.learning.data import Snapshots
+from ordiff.learning.discretise import is_resolved
 from ordiff.learning.evidence import log_evidence
 from ordiff.learning.likelihood import Dynamics
 from ordiff.learning.parameters import ParameterBlock
-from ordiff.learning.rotation import RotationEvidence, StreamFunctions, displacements, read_general
+from ordiff.learning.possible import RotationScore
+from ordiff.learning.rotation import StreamFunctions, displacements, read_general
 from ordiff.learning.smoothing import best_strengths
 from ordiff.states import States
 
@@ -101,6 +103,32 @@ def test_no_stream_functions_where_there_is_no_plane():
     assert StreamFunctions.on(States.design(X, 0.25, X[0], dimension=2), coarse=False) is None
 
 
+def test_a_vortex_about_a_hole_turns(rng):
+    """It has neither divergence nor curl, but is no gradient: stream functions have it."""
+    angle, r = rng.uniform(0, 2 * np.pi, 1200), rng.uniform(1.6, 2.4, 1200)
+    X = np.stack([r * np.cos(angle), r * np.sin(angle)], axis=1)
+    ring = States.design(X, 0.15, X[0], dimension=2)
+    streams, at = StreamFunctions.on(ring, coarse=False), ring.points
+    vortex = np.stack([-at[:, 1], at[:, 0]]) / (at**2).sum(axis=1)
+    functions = np.concatenate([streams.gradients, streams.fields], axis=2).reshape(2 * len(at), -1)
+    left = vortex.ravel() - functions @ np.linalg.lstsq(functions, vortex.ravel(), rcond=1e-9)[0]
+    assert np.linalg.norm(left) < 0.04 * np.linalg.norm(vortex)
+
+
+def test_a_rotation_that_was_left_out(rng):
+    """One coefficient, whose prior has the sizes s and the posterior in closed form."""
+    block = ParameterBlock("rotation", np.ones((4, 1)), penalty=np.zeros(1), lower=((np.eye(1), 0.0),))
+    h, S, F = 3.0, 5.0, rng.standard_normal((2, 1))
+    score = RotationScore(block, np.array([h]), np.array([[S]]), F, 100.0)
+    found = score.left_out(gradient=2.0, unit=0.7)
+    variances = (2.0 * np.array([0.125, 0.25, 0.5, 1.0]) / 0.7) ** 2
+    likely = np.exp(0.5 * h**2 / (S + 1 / variances) - 0.5 * np.log1p(S * variances))
+    assert found.nats == pytest.approx(np.log(likely.mean()))
+    squares = 1 / (S + 1 / variances) + (h / (S + 1 / variances)) ** 2
+    both = np.vstack([F, [[1.0]]])
+    np.testing.assert_allclose(found.covariance, both @ both.T * (likely @ squares) / (likely.sum() + 1))
+
+
 def test_strengths_of_the_largest_evidence(rng):
     """Of coefficients of which only some are there, the others are sent to 0; of nothing, all are."""
     K, m = 12, 500.0
@@ -165,10 +193,21 @@ def test_a_gradient_is_not_taken_for_a_rotation():
     settings = {"noise": "constant", "solver": od.Solver(n_starts=1)}
     model = od.SnapshotSDE(data.start, **settings).fit(data.X, data.times)
     assert not model.rotation_.any()
-    assert not model.rotation_std_.any()
     assert model.rotation_nats_ < 3
     assert "Rotation: none" in model.summary()
+    alone = replace(model._result, rotation=None).deviations(data.X, None)
+    assert not alone[3].any()
+    assert (model.rotation_std_ > 0).all()  # what might turn is not known
+    assert (model.drift_std_ >= alone[2]).all()
+    assert "allow for one" in model.summary()
     assert np.isfinite(log_evidence(model._result.solution))
+
+
+def test_a_step_that_is_too_long_for_the_drift_is_not_resolved(turning):
+    _, model = turning
+    settings, data, chain = model._settings, model._data, model._result.chain
+    assert is_resolved(settings, data, chain)
+    assert not is_resolved(settings, data, replace(chain, dynamics=replace(chain.dynamics, eps=3 * chain.dynamics.eps)))
 
 
 def test_where_nothing_can_turn_general_says_so():
@@ -207,21 +246,6 @@ def test_at_a_steady_state_no_rotation_can_be_told(rng):
     assert "Rotation: near a steady state, as here, neither" in model.summary()
     X[times > 0] += 0.7  # then it moves
     assert not _of_a_steady_state(Snapshots.of(times == 0, od.TimeDensity(), X, times, None))
-
-
-def test_a_rotation_that_is_not_decided_is_told(turning):
-    """What is not taken, is more likely, and would change the drift, is a reason not to trust the fit."""
-    _, model = turning
-    for evidence, error, told in (
-        (RotationEvidence(2.1, False, 0.3), 0.1, True),
-        (RotationEvidence(2.1, False, 0.3), 0.2, False),  # within two deviations
-        (RotationEvidence(2.1, False, 0.05), 0.0, False),
-        (RotationEvidence(50.0, True), 0.0, False),
-    ):
-        result = replace(model._result, rotation=evidence)
-        check = check_fit(result, model._data, model.noise_, 0.0, error=error)
-        assert any("whether the drift turns is not decided" in reason for reason in check.reasons) == told
-        assert check.trusted == (not told)
 
 
 def test_what_turns_is_drawn_reported_and_passed_through(turning, tmp_path):

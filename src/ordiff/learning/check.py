@@ -33,8 +33,6 @@ _MEAN_TOLERANCE, _COVARIANCE_TOLERANCE = 0.03, 0.06
 _BINS, _FEWEST, _DIRECTIONS = 6, 20, 5
 # The largest share of an ordering that an extrapolation to a step of 0 may change.
 _STEP_CHANGE = 0.3
-# The largest share of a drift that a rotation, of which it is not decided whether it is there, may change.
-_ROTATION_CHANGE = 0.15
 # The spacing in units of the one that the noise asks for.
 _WIDEST = 1.3
 # The largest noise in units of its median, and the share of samples at the floor or not reached that is no alarm.
@@ -93,11 +91,9 @@ def expected_error(drift: Array, deviation: Array) -> float:
     return float(np.sqrt((s[inner] ** 2).sum() / max((drift[inner] ** 2).sum(), np.finfo(float).tiny)))
 
 
-def check_fit(
-    result: FitResult, data: Snapshots, noise: Array, steady: float, names: Sequence[str] = (), error: float = 0.0
-) -> FitCheck:
+def check_fit(result: FitResult, data: Snapshots, noise: Array, steady: float, names: Sequence[str] = ()) -> FitCheck:
     """The check of a fit. noise: at the samples, (m,). steady: the deviation of the level of log noise. names: of the
-    coordinates. error: that of the drift which is to be expected."""
+    coordinates."""
     table = () if result.solution.interrupted else moments_table(result, data, names)
     reasons = [
         *_of_the_run(result, data),
@@ -107,7 +103,6 @@ def check_fit(
         *_of_the_start(result, data, noise),
         *_of_a_steady_state(data),
         *_of_the_step(result),
-        *_of_the_rotation(result, error),
     ]
     return FitCheck(not reasons, tuple(reasons), table)
 
@@ -306,18 +301,6 @@ def _of_the_step(result: FitResult) -> list[str]:
     return [
         f"a shorter step would change the ordering by about {100 * result.step_change:.0f}%: the step of {eps:.3g} is "
         f"too long for how fast the drift changes. Give Solver(eps={eps / 2:.3g}) or less."
-    ]
-
-
-def _of_the_rotation(result: FitResult, error: float) -> list[str]:
-    """An undecided rotation that would change the drift by more than two deviations of it."""
-    found = result.rotation
-    if found is None or found.taken or found.change <= max(_ROTATION_CHANGE, 2 * error):
-        return []
-    return [
-        f"whether the drift turns is not decided: a rotation is {found.nats:.1f} nats more likely than a gradient, too "
-        f"little to be taken, and would change the drift by {100 * found.change:.0f}%. Compare it with "
-        'drift="general", or give more samples.'
     ]
 
 

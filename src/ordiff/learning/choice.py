@@ -22,10 +22,11 @@ from ordiff.learning.optimise import (
     solution_at,
 )
 from ordiff.learning.parameters import ParameterBlock
+from ordiff.learning.possible import RotationScore
 from ordiff.learning.rotation import (
+    LeftOut,
     RotationEvidence,
     StreamFunctions,
-    score_test,
     with_rotation,
     with_strengths,
     with_tensor,
@@ -36,8 +37,6 @@ from ordiff.states import States
 # A rotation is worth its parameters when it is so many nats more likely; on the coarse chain, whose errors are larger,
 # it is taken only if that is clear, and else tried again on the final one.
 WORTH, _CLEAR = 3.0, 12.0
-# Between this and what is worth it, it is not decided: by chance a gradient comes so far in about one fit of twenty.
-_UNDECIDED = 1.0
 # Iterations for a gradient to follow other strengths.
 _GRADIENT_ITERATIONS = 60
 # The fewest samples that a rotation is looked for in.
@@ -101,15 +100,17 @@ def with_rotation_if_worth(
 
     try:
         problem, a = turning(solution.problem, solution.a)
-        nats, promising = score_test(problem, a, evaluations)
-        if nats < (worth if updates == 1 else _UNDECIDED) and not demanded:
-            return solution, RotationEvidence(nats, False)
-        general = optimum(promising if settings.smoothness.rotation == "auto" else problem, a)
+        score = RotationScore.at(problem, a, evaluations)
+        strengths, nats = score.best()
+        left_out = None if demanded or updates == 1 else _left_out(score, solution, streams, states)
+        if left_out is not None:
+            nats = left_out.nats
+        if nats < (worth if updates == 1 else 0.0) and not demanded:
+            return solution, RotationEvidence(nats, False, left_out)
+        general = optimum(with_strengths(problem, strengths) if settings.smoothness.rotation == "auto" else problem, a)
         nats = log_evidence(general) - _gradient_evidence(solution, general, evaluations, solver.tol)
         if nats < worth and not demanded:
-            undecided = updates > 1 and nats > _UNDECIDED
-            change = _change_of_drift(solution, general, states) if undecided else 0.0
-            return solution, RotationEvidence(nats, False, change)
+            return solution, RotationEvidence(nats, False, left_out)
         if updates == 1:
             general = optimum(*turning(*_with_one_noise(solution.problem, first)))
         if settings.noise == "tensor":
@@ -119,17 +120,12 @@ def with_rotation_if_worth(
     return general, RotationEvidence(nats, True)
 
 
-def _change_of_drift(gradient: Solution, general: Solution, states: States) -> float:
-    """The relative rms, over the samples, by which the drift of a chain with a rotation differs from a gradient's."""
-    drifts = []
-    for solution in (gradient, general):
-        dynamics = solution.parameters.dynamics(solution.a)
-        along = dynamics.slopes[0][:, None] * states.derivatives(dynamics.orderings[0])[0]
-        turning = dynamics.local_slopes[-states.dimension :]
-        drifts.append(along + (np.stack(turning, axis=1) if solution is general else 0.0))
-    seen = gradient.problem.weights @ gradient.problem.likelihood.observation.places
-    squares = [float((seen @ field**2).sum()) for field in (drifts[1] - drifts[0], drifts[0])]
-    return float(np.sqrt(squares[0] / max(squares[1], np.finfo(float).tiny)))
+def _left_out(score: RotationScore, solution: Solution, streams: StreamFunctions, states: States) -> LeftOut:
+    """What leaving a rotation out of a solution leaves unknown."""
+    dynamics = solution.parameters.dynamics(solution.a)
+    second = dynamics.slopes[0][:, None, None] * states.derivatives(dynamics.orderings[0])[1]
+    bent = float(np.sqrt(np.average((second**2).sum(axis=(1, 2)), weights=states.volumes)))
+    return score.left_out(bent, noise_level(dynamics) ** 2 / streams.width**2)
 
 
 def _with_one_noise(problem: PenalisedLikelihood, a: Array) -> tuple[PenalisedLikelihood, Array]:

@@ -44,6 +44,8 @@ _COARSE_STEPS, STEPS, _FEWEST_STEPS, _MOST_STEPS = 20, 40, 8, 80
 _EARLY, _EARLY_STEPS = 0.1, 400
 # The step times the rate at which the drift changes, at most.
 _TURN = 0.35
+# A step is too long from so many times the one that the drift asks for.
+_LONGER = 1.4
 # How much wider than the noise asks for the spacing may be to bridge a gap between the start and the samples.
 _WIDER = (1.0, 1.5, 2.2, 3.3, 5.0)
 # A density below this share of a uniform one is as good as none.
@@ -170,9 +172,12 @@ def design(settings: FitSettings, data: Snapshots, coarse: FittedChain) -> tuple
 
 
 def is_resolved(settings: FitSettings, data: Snapshots, chain: FittedChain) -> bool:
-    """Whether spacing and radius fit the noise that was found."""
+    """Whether spacing and radius fit the noise that was found, and the step the drift."""
     low, high, drift = levels(data, chain)
     states, eps = chain.states, chain.dynamics.eps
+    spaced = (states.spacing / (_spacing_factor(states.dimension) * low)) ** 2
+    if eps > _LONGER * max(_step(settings, data, chain), spaced):
+        return False
     fine = states.spacing < 2.0 * _spacing_factor(states.dimension) * np.sqrt(eps) * low
     smallest = len(states.points) > 0.7 * _most_states(settings, data)
     return bool((fine or smallest) and states.radius > 0.8 * _radius(settings, states, eps, high, drift))

@@ -61,6 +61,8 @@ from ordiff.states import States
 
 # Functions of the coarse chain.
 _COARSE_BASIS = 25
+# Updates of the strengths of a fit; with a direction of the noise, which takes up a drift that is not smooth enough.
+_UPDATES, _TENSOR_UPDATES = 3, 7
 # The fewest samples that a chain is learned from, when others come too early for it or lie apart.
 _FEWEST_SAMPLES = 5
 # Up to this many coefficients the Fisher information is used.
@@ -146,10 +148,12 @@ def learn(
     *,
     before: FitResult | None = None,
     rho: float | None = None,
-    updates: int = 3,
+    updates: int | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> FitResult:
     """Maximum likelihood on these states, from what was learned before; ``updates`` of the strengths, 1 for a look."""
+    if updates is None:
+        updates = _TENSOR_UPDATES if settings.noise == "tensor" else _UPDATES
     usable = _UsableSamples.of(data, states, eps)
     used = data.only(usable.kept, usable.farthest, usable.earliest)
     density = None if isinstance(settings.states, States) else start_density(states, data)

@@ -16,7 +16,7 @@ from ordiff.kernel.kernel import Kernel
 from ordiff.kernel.ordering import Ordering
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
 from ordiff.learning.optimise import Solution
-from ordiff.learning.rotation import RotationEvidence, displacements
+from ordiff.learning.rotation import LeftOut, RotationEvidence, displacements
 from ordiff.learning.tensor import products, symmetric
 from ordiff.learning.transition import ChainPattern, TransitionParameters
 from ordiff.operator import MarkovOperator
@@ -31,7 +31,8 @@ class Posterior:
     """The coefficients of ordering, rotation and log noise in functions of the states, with their covariance.
 
     A basis is None when the field has none (then nothing is known of its deviation), and of no columns when it was not
-    learned. That of a rotation is (d N, K), coordinate after coordinate, or None when there is no rotation.
+    learned. That of a rotation is (d N, K), coordinate after coordinate, or None when there is no rotation. One
+    that was left out has deviations too, from 0.
     """
 
     ordering_basis: Array | None  # (N, K)
@@ -42,9 +43,11 @@ class Posterior:
     drift_covariance: Array | None = None  # of the coefficients of ordering and rotation together
 
     @classmethod
-    def of(cls, solution: Solution) -> Posterior:
+    def of(cls, solution: Solution, left_out: LeftOut | None = None) -> Posterior:
         found: list[tuple[Array | None, Array | None]] = []
         C = solution.covariance
+        if C is not None and left_out is not None:
+            C = left_out.covariance + np.pad(C, (0, len(left_out.covariance) - len(C)))
         for target in ("ordering", "noise"):
             part = solution.parameters.part(target)
             if part is None:
@@ -53,10 +56,16 @@ class Posterior:
                 found.append((part[0].basis, None if C is None else C[part[1], part[1]]))
         (l_basis, l_covariance), (n_basis, n_covariance) = found
         turned, along = (solution.parameters.part(target) for target in ("rotation", "ordering"))
-        if turned is None or along is None or C is None:
+        if along is None or C is None or (turned is None and left_out is None):
             return cls(l_basis, n_basis, l_covariance, n_covariance)
-        both = np.r_[along[1], turned[1]]
-        return cls(l_basis, n_basis, l_covariance, n_covariance, turned[0].basis, C[np.ix_(both, both)])
+        if turned is None:
+            assert left_out is not None
+            w_basis, own = left_out.basis, slice(solution.a.size, len(C))
+        else:
+            assert turned[0].basis is not None
+            w_basis, own = turned[0].basis, turned[1]
+        both = np.r_[along[1], own]
+        return cls(l_basis, n_basis, l_covariance, n_covariance, w_basis, C[np.ix_(both, both)])
 
     def drift_deviations(self, B: sp.csr_array, slopes: list[sp.csr_array], back: Array | None) -> Array:
         """Standard deviations of the drift, (m, n): the gradient of the ordering, from its weights along each
@@ -277,7 +286,8 @@ class FitResult:
 
     @cached_property
     def posterior(self) -> Posterior:
-        return Posterior.of(self.solution)
+        left_out = None if self.rotation is None else self.rotation.left_out
+        return Posterior.of(self.solution, left_out)
 
     def deviations(self, X: Array, back: Array | None) -> tuple[Array, Array, Array, Array]:
         """Standard deviations of ordering, log noise, drift and rotation at points X (p, q), the last two (p, n) in the

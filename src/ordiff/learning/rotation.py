@@ -4,12 +4,13 @@
 
 with a smooth stream function ψ_ab for each pair of coordinates. In the kernel w is a local ordering, ⟨w(x_i), x_j−x_i⟩,
 that is one for each coordinate, Δ_c = x_jc − x_ic, whose slopes w_c are linear in the coefficients of ψ. Their prior
-has no free functions, so that the evidence can send all of w to 0. A field without divergence and without curl is ∇l
-as well as w (a constant one, or one of a harmonic ψ): such fields are left out of w, which turns about the middle of
-the states, and l has them.
+has no free functions, so that the evidence can send all of w to 0. A field that is ∇l as well as w (a constant one, or
+one of a harmonic ψ) is left out of w, which turns about the middle of the states, and l has it. About a hole in the
+states a field may have neither divergence nor curl and yet be no gradient, as a vortex: w has it.
 
 StreamFunctions     fields w on flat states, and the roughness of their ψ
 RotationEvidence    gradient against general drift, in nats
+LeftOut             what is not known where a rotation was not learned
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from scipy.linalg import eigh
 from ordiff._validation import Array
 from ordiff.graph import NeighborGraph
 from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
-from ordiff.learning.optimise import Evaluations, PenalisedLikelihood
+from ordiff.learning.optimise import PenalisedLikelihood
 from ordiff.learning.parameters import ParameterBlock, Parameters
-from ordiff.learning.smoothing import FIRST_ROTATION, best_strengths
+from ordiff.learning.smoothing import FIRST_ROTATION
 from ordiff.learning.splines import MOST_DIMENSIONS, SplineBasis
 from ordiff.learning.tensor import pairs_of, products
 from ordiff.states import States
@@ -36,8 +37,9 @@ _FUNCTIONS, _COARSE_FUNCTIONS = {2: 60, 3: 40}, {2: 25, 3: 20}
 _TENSOR_UNIT = 0.2
 # In the coordinates of a tensor a gradient turns: there a rotation is never sent to 0, its strength stays below this.
 _LOOSE = 1e-6
-# The least share of |Dw|² that is rotation; fields with less are left to the gradient.
-_TURNING = 0.1
+# The least share of |Dw|² that no gradient has; fields with less are left to the gradient, whose functions are so many
+# times as many.
+_TURNING, _MORE = 0.1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,8 @@ class StreamFunctions:
     """Fields w of stream functions on flat states.
 
     fields: (d, N, K). penalty: (K,), the roughness of their ψ; bend: (K, K), the quadratic form of the mean |Dw|².
-    functions: (N, K₀), smooth functions without a constant, and their gradients, (d, N, K₀).
+    functions: (N, K₀), smooth functions without a constant, and their gradients, (d, N, K₀). width: the unit of length
+    of penalty and bend.
     """
 
     fields: Array
@@ -53,6 +56,7 @@ class StreamFunctions:
     bend: Array
     functions: Array
     gradients: Array
+    width: float
 
     @classmethod
     def on(cls, states: States, coarse: bool) -> StreamFunctions | None:
@@ -60,14 +64,16 @@ class StreamFunctions:
         d = states.dimension
         if states.are_samples or not 2 <= d == states.points.shape[1] <= MOST_DIMENSIONS:
             return None
-        spline = SplineBasis(states, (_COARSE_FUNCTIONS if coarse else _FUNCTIONS)[d])
-        gradients, rough = spline.gradients()[:, :, 1:], (spline.rows[:, 1:] ** 2).sum(axis=0)
-        slopes = np.stack([_fields(row) for row in spline.hessians()[:, :, :, 1:]])  # ∂_e w_c, (d, d, knots, K)
+        K = (_COARSE_FUNCTIONS if coarse else _FUNCTIONS)[d]
+        spline = SplineBasis(states, _MORE * K)
+        gradients, rough = spline.gradients()[:, :, 1:K], (spline.rows[:, 1:K] ** 2).sum(axis=0)
+        rough = np.tile(rough, d * (d - 1) // 2)
+        hessians = spline.hessians()[:, :, :, 1:]
+        slopes = np.stack([_fields(row[:, :, : K - 1]) for row in hessians])  # ∂_e w_c, (d, d, knots, fields)
         bend = _gram(slopes)
-        curl = 0.5 * _gram(slopes - slopes.swapaxes(0, 1))
-        T = _turning(bend, curl, np.tile(rough, d * (d - 1) // 2))
-        penalty = np.einsum("kl,k,kl->l", T, np.tile(rough, d * (d - 1) // 2), T)
-        return cls(_fields(gradients) @ T, penalty, T.T @ bend @ T, spline.functions[:, 1:], gradients)
+        T = _turning(bend, _gram(_beyond(slopes, hessians)), rough)
+        penalty = np.einsum("kl,k,kl->l", T, rough, T)
+        return cls(_fields(gradients) @ T, penalty, T.T @ bend @ T, spline.functions[:, 1:K], gradients, spline.width)
 
     def block(self, rho: float, index: int) -> ParameterBlock:
         """The block to be learned: coefficients in units of ρ², local slopes from ``index`` on."""
@@ -102,14 +108,22 @@ def _gram(fields: Array) -> Array:
     return np.asarray(flat.T @ flat)
 
 
-def _turning(bend: Array, curl: Array, rough: Array) -> Array:
-    """Combinations T (K, L) of the functions whose fields turn, from smooth to rough: |curl w|² is more than a share of
-    2|Dw|², and Tᵀ diag(rough) T is diagonal."""
+def _beyond(slopes: Array, hessians: Array) -> Array:
+    """What is left of derivatives of fields after the best combination of those of gradients."""
+    W, H = slopes.reshape(-1, slopes.shape[-1]), hessians.reshape(-1, hessians.shape[-1])
+    U, size, _ = np.linalg.svd(H, full_matrices=False)
+    U = U[:, size > 1e-6 * size[0]]
+    return np.asarray(W - U @ (U.T @ W))
+
+
+def _turning(bend: Array, beyond: Array, rough: Array) -> Array:
+    """Combinations T (K, L) of the functions whose fields turn, from smooth to rough: what of |Dw|² is beyond gradients
+    is more than a share of it, and Tᵀ diag(rough) T is diagonal."""
     values, vectors = eigh(bend)
     kept = values > 1e-8 * values[-1]
     white = vectors[:, kept] / np.sqrt(values[kept])  # fields that are constant, or 0, are gone
-    share, vectors = eigh(white.T @ curl @ white)
-    T = np.linalg.qr(white @ vectors[:, share > 2 * _TURNING])[0]
+    share, vectors = eigh(white.T @ beyond @ white)
+    T = np.linalg.qr(white @ vectors[:, share > _TURNING])[0]
     return np.asarray(T @ eigh(T.T @ (rough[:, None] * T))[1])
 
 
@@ -120,14 +134,24 @@ def displacements(graph: NeighborGraph) -> tuple[Array, ...]:
     return tuple(np.ascontiguousarray(step[:, c]) for c in range(step.shape[1]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """A rotation that was not learned: by how many ``nats`` it is more likely than a gradient; the ``basis`` (d N, K)
+    of its coefficients; what it adds to the covariance of the P others, and its own, (P + K, P + K)."""
+
+    nats: float
+    basis: Array
+    covariance: Array
+
+
+@dataclass(frozen=True, eq=False)
 class RotationEvidence:
-    """By how many nats a drift that turns is more likely than a gradient, and whether it was taken; where that is not
-    decided, by what share a rotation would change the drift."""
+    """By how many nats a drift that turns is more likely than a gradient, and whether it was taken; what leaving it out
+    leaves unknown, where that was asked."""
 
     nats: float
     taken: bool
-    change: float = 0.0
+    left_out: LeftOut | None = None
 
 
 def with_rotation(
@@ -179,26 +203,6 @@ def with_tensor(problem: PenalisedLikelihood, states: States, a: Array) -> tuple
     part = parameters.slices[place]
     a = np.concatenate([a[: part.start], np.zeros(part.stop - part.start), a[part.start :]])
     return replace(problem, likelihood=likelihood, parameters=parameters), a
-
-
-def score_test(problem: PenalisedLikelihood, a: Array, evaluations: Evaluations) -> tuple[float, PenalisedLikelihood]:
-    """What a rotation promises where there is none yet, and the problem with the strengths that promise most.
-
-    At an optimum a of all else, from the slope of the log likelihood by the rotation's coefficients, and its curvature
-    with all else following: see `best_strengths`.
-    """
-    p, m = problem.parameters, problem.n_samples
-    found = p.part("rotation")
-    assert found is not None
-    block, part = found
-    others = np.ones(a.size, bool)
-    others[part] = False
-    free = with_strengths(problem, np.zeros(1 + len(block.lower)))
-    H = m * free.curvature(free.information(a), a)
-    slope = -m * evaluations(problem, a)[1][part]
-    S = H[part, part] - H[part][:, others] @ np.linalg.solve(H[np.ix_(others, others)], H[others][:, part])
-    strengths, nats = best_strengths(block, slope, 0.5 * (S + S.T), m, FIRST_ROTATION)
-    return nats, with_strengths(problem, strengths)
 
 
 def strengths_of(problem: PenalisedLikelihood, before: Parameters) -> PenalisedLikelihood:

@@ -33,7 +33,8 @@ class SplineBasis:
 
     functions: (N, K). rows: (R, K), weighted derivatives at the states ``at`` (R,): Σ_r (rows a)_r² is the mean
     roughness of functions @ a, of which the first ``n_free`` functions have none. lower: (K, K) each, the quadratic
-    forms of the mean |Df|² and |D²f|². `gradients` has their exact derivatives at the states.
+    forms of the mean |Df|² and |D²f|². width: the unit of length of all these. `gradients` has their exact
+    derivatives at the states.
     """
 
     def __init__(self, states: States, n_functions: int) -> None:
@@ -63,7 +64,7 @@ class SplineBasis:
         self.at = np.repeat(knots, rough.shape[1])
         self.lower = tuple(_gram(_after_a_constant(orthonormal(low) @ smoothest)) for low in (first, second))
         self._second = orthonormal(second) @ smoothest
-        self._z, self._knots, self._weights, self._width = z, z[knots], weights, width
+        self._z, self._knots, self._weights, self.width = z, z[knots], weights, width
         self._combination = solve_triangular(R, np.vstack([np.zeros((1, smoothest.shape[1])), smoothest]))
 
     def hessians(self) -> Array:
@@ -77,7 +78,7 @@ class SplineBasis:
 
     def gradients(self) -> Array:
         """∂φ_k/∂x_c at the states, (d, N, K)."""
-        found = _derivatives(self._z, self._knots, self._weights, 1) @ self._combination / self._width
+        found = _derivatives(self._z, self._knots, self._weights, 1) @ self._combination / self.width
         return np.stack([_after_a_constant(found[:, c]) for c in range(found.shape[1])])
 
 
