@@ -82,13 +82,13 @@ def same(found, expected):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-8 * np.abs(b).max(), err_msg=name)
 
 
-def during(monkeypatch, happens, call=12):
+def during(monkeypatch, happens):
     """Have something happen in the middle of a fit."""
     evaluate, calls = BlockObservation.sums, []
 
     def sums(self, *arguments):
         calls.append(1)
-        if len(calls) == call:
+        if len(calls) == 12:
             happens()
         return evaluate(self, *arguments)
 
@@ -127,7 +127,7 @@ def test_a_scheduler_lost_during_a_fit_is_told_and_leaves_the_best_so_far(arrays
     options = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(**options) as cluster, Client(cluster, set_as_default=False) as client:
         monkeypatch.setattr(distributed, "_client", lambda _: client)
-        during(monkeypatch, lambda: (cluster.close(), client.close()), call=25)
+        during(monkeypatch, lambda: (cluster.close(), client.close()))
         estimator = model([1.0])
         with warnings.catch_warnings(action="ignore"), pytest.raises(ConnectionError, match="holds the best so far"):
             estimator.fit(*arrays)

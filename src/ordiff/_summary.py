@@ -8,10 +8,11 @@ import numpy as np
 
 from ordiff import _validation
 from ordiff._time_labels import plural, singular
+from ordiff._validation import IntArray
 from ordiff.learning.check import STEADY, expected_error
 
 
-def summary(model: Any, length: str = "", time: str = "", sample_numbers: Any = None) -> str:
+def summary(model: Any, length: str = "", time: str = "", sample_numbers: IntArray | None = None) -> str:
     """What was learned, in words; ``length`` and ``time`` are the units of X and of the times, if known.
 
     sample_numbers: what the samples are called, (m,), such as rows of a table; from 0 by default.
@@ -49,7 +50,7 @@ def summary(model: Any, length: str = "", time: str = "", sample_numbers: Any = 
     ]
     if model.unreached_.size:
         n, called = model.unreached_.size, model.unreached_
-        called = called if sample_numbers is None else np.asarray(sample_numbers)[called]
+        called = called if sample_numbers is None else sample_numbers[called]
         samples = f"{n} sample{'s' if n > 1 else ''}"
         lines.append(f"The process does not reach {samples}, which hardly count: {_some(called)}.")
     if model.early_.size:

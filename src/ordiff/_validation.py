@@ -313,6 +313,11 @@ def text(value: Any, name: str) -> str:
     return value
 
 
+def sample_numbers(values: Any, m: int) -> IntArray | None:
+    """What m samples are called, (m,), if it is given."""
+    return None if values is None else np.asarray(nodes(values, m, "sample_numbers"), dtype=np.int64)
+
+
 def names(values: Any, n: int, name: str = "names") -> list[str]:
     """So many words."""
     if isinstance(values, str) or not hasattr(values, "__len__") or isinstance(values, Mapping):

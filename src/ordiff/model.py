@@ -419,7 +419,8 @@ class SnapshotSDE(GroupedSettings):
     def summary(self, length: str = "", time: str = "", sample_numbers: ArrayLike | None = None) -> str:
         """What was learned, in words; length, time: units of X, times; sample_numbers: what samples are called."""
         check_is_fitted(self)
-        return summary(self, _validation.text(length, "length"), _validation.text(time, "time"), sample_numbers)
+        numbers = _validation.sample_numbers(sample_numbers, len(self.samples_))
+        return summary(self, _validation.text(length, "length"), _validation.text(time, "time"), numbers)
 
     # ------------------------------------------------------------------------------------ files
 

@@ -57,6 +57,7 @@ from ordiff.learning.settings import FitSettings, SampleStates, Solver
 from ordiff.learning.start import start_density
 from ordiff.learning.step import extrapolated
 from ordiff.learning.tensor import metric_of
+from ordiff.learning.variation import with_possible_variation
 from ordiff.states import States
 
 # Functions of the coarse chain.
@@ -208,6 +209,9 @@ def learn(
             chain, step_change = extrapolated(chain, solution, twice, evaluations, settings.solver.tol, read)
         except STOPS:
             solution, converged = replace(solution, interrupted=True), False
+    sampled = _sampled(likelihood.observation.places, used.weights)
+    if updates > 1 and settings.smoothness.noise == "auto":
+        solution = with_possible_variation(solution, sampled)
     return FitResult(
         chain=chain,
         solution=solution,
@@ -217,7 +221,7 @@ def learn(
         unreached=np.sort(np.concatenate([np.flatnonzero(usable.far), lost])),
         early=np.flatnonzero(usable.early & ~usable.far & data.one_start),
         used=usable.kept,
-        sampled=_sampled(likelihood.observation.places, used.weights),
+        sampled=sampled,
         rotation=evidence,
         step_change=step_change,
     )

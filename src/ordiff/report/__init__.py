@@ -97,7 +97,8 @@ def write(
         rows = np.sort(rng.choice(m, MAX_POINTS, replace=False))
         notes = f"{MAX_POINTS} of {m} samples are drawn, chosen at random; all were used in the fit.\n{notes}".rstrip()
     t = None if times is None else _validation.nodes(times, m, "times")
-    called = np.arange(m) if sample_numbers is None else np.asarray(sample_numbers)
+    numbers = _validation.sample_numbers(sample_numbers, m)
+    called = np.arange(m) if numbers is None else numbers
     at, unit = as_embedding(embedding, samples_of(model)), {"length": length, "time": time}
     drawn = {"Samples and learned drift": figures.samples(model, rows, t, at, called, **unit)}
     if model.n_features_in_ > 1:
