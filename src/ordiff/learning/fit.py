@@ -68,6 +68,8 @@ _UPDATES, _TENSOR_UPDATES = 3, 7
 _FEWEST_SAMPLES = 5
 # Up to this many coefficients the Fisher information is used.
 _MOST_COEFFICIENTS = 1500
+# Edges times steps times evaluations with which a second chain on finer states is still learned: some 50 seconds.
+_MOST_REFINEMENT = 1e10
 # An optimum: a Newton step would gain fewer nats than this over all samples.
 _CONVERGED = 0.5
 
@@ -103,11 +105,18 @@ def _fit_on_designed_states(
             if attempt == 0:
                 raise
             break  # states as close as the noise asks for do not reach the start: the check tells of the spacing
+        if attempt and _work(data, states, eps) * len(coarse.losses) > _MOST_REFINEMENT:
+            break  # the check tells of spacing and step
         result = learn(settings, data, states, eps, report, before=coarse, checkpoint=checkpoint)
         if attempt or settings.spacing != "auto" or is_resolved(settings, data, result.chain):
             break
         coarse = result
     return result
+
+
+def _work(data: Snapshots, states: States, eps: float) -> float:
+    """Edges times steps: what an evaluation of the likelihood costs."""
+    return states.graph.n_edges * data.horizon / eps
 
 
 def look(
