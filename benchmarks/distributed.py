@@ -29,7 +29,7 @@ SIZES = (100_000, 1_000_000)
 HELD_OUT = 20_000
 
 
-@numba.njit
+@numba.njit(nogil=True)  # the scheduler in this process goes on meanwhile
 def nonlinear(rng: np.random.Generator, m: int) -> tuple[np.ndarray, np.ndarray]:
     """Points (m, 2) and times (m,) of NL, as `ordiff.datasets.nonlinear`: Euler–Maruyama with steps of 0.002."""
     X, times = np.zeros((m, 2)), np.empty(m)
