@@ -135,7 +135,7 @@ def moments_table(result: FitResult, data: Snapshots, names: Sequence[str] = ())
     x, y = (X - centre) @ axes, (points - centre) @ axes
     W = result.likelihood.observation.time_matrix(result.likelihood.schedule.n_slices)
     masses = result.likelihood.time_slices(result.chain.dynamics)
-    times = None if data.times is None else data.times[kept].reshape(len(X), -1).mean(axis=1)
+    times = None if data.middle_times is None else data.middle_times[kept]
     rows: list[Moment] = []
     for members in _bins(times, len(X)):
         mass = np.asarray(W[members].mean(axis=0)).ravel() @ masses
@@ -266,9 +266,9 @@ def _of_the_start(result: FitResult, data: Snapshots, noise: Array) -> list[str]
 def _of_a_steady_state(data: Snapshots) -> list[str]:
     """Means and covariances at all later times are those of the start: nothing is seen to move."""
     w, n = data.start_weights, 1 / float((data.start_weights**2).sum())
-    if data.one_start or data.times is None or n < _FEWEST:
+    times = data.middle_times
+    if data.one_start or times is None or n < _FEWEST:
         return []
-    times = data.times.reshape(len(data.X), -1).mean(axis=1)
     later = np.flatnonzero(times > 0)
     axes = _directions(data.X)[1]
     mean, spread = _terms(data.start @ axes, w)
