@@ -5,7 +5,8 @@ workers need for one evaluation of the loss and its gradient, all blocks one aft
 "evaluation" is what an evaluation costs on workers and client together, sending and adding included. Errors are
 relative, over 20,000 samples that no fit has seen: of ρ, ‖ρ̂ − ρ‖/‖ρ‖, and of the drift at the central 90% of them.
 
-    python -m benchmarks.distributed [samples ...]      100,000 and 1,000,000 without
+    python -m benchmarks.distributed [samples ...]               100,000 and 1,000,000 without
+    python -m benchmarks.distributed operators [points ...]      500,000 and 5,000,000 without
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,8 @@ from benchmarks.report import progress, table
 
 ROWS, HORIZON, STEP = 250_000, 4.0, 0.002
 SIZES = (100_000, 1_000_000)
+# points, coordinates and neighbours of the operators, and the steps that are measured
+POINTS, COORDINATES, NEIGHBORS, STEPS = (500_000, 5_000_000), 10, 30, 20
 HELD_OUT = 20_000
 
 
@@ -135,13 +141,88 @@ HEADER = ("samples", "states", "evaluations", "fit, CPU s (clock)", "evaluation,
           "peak of a worker, GB", "ρ error %", "drift error %", "trusted")  # fmt: skip
 
 
-def run(quick: bool = False, sizes: tuple[int, ...] = SIZES) -> str:
+# ------------------------------------------------------------------------------------------ operators
+
+
+def cells_of_a_tree(seed: int, m: int) -> np.ndarray:
+    """Points (m, 10) along a tree in the plane that branches twice, into four tips, with noise in all coordinates.
+
+    The first coordinate, from 0 to 3, is how far along the tree they are.
+    """
+    rng = np.random.default_rng(seed)
+    along, first, second = 3 * rng.random(m), *rng.choice([-1.0, 1.0], (2, m))
+    across = first * np.clip(along - 1, 0, 2) + 0.5 * second * np.clip(along - 2, 0, 1)
+    X = 0.1 * rng.standard_normal((m, COORDINATES)) / np.sqrt(np.arange(1, COORDINATES + 1))
+    X[:, 0] += along
+    X[:, 1] += across
+    return X
+
+
+def operator_row(client: Any, m: int) -> list[str]:
+    """Graph, operator, steps and fates of so many points, each with its processor seconds."""
+    import dask.array as da
+    from dask import delayed
+
+    from ordiff import distributed
+
+    parts = [(k, min(ROWS, m - first)) for k, first in enumerate(range(0, m, ROWS))]
+    blocks = [da.from_delayed(delayed(cells_of_a_tree)(k, rows), (rows, COORDINATES), float) for k, rows in parts]
+    X, spent, clock = da.concatenate(blocks), [seconds_of(client)], time.perf_counter()
+
+    def done(what: str) -> None:
+        spent.append(seconds_of(client))
+        progress(f"{m:,} points, {what}: {spent[-1] - spent[-2]:.0f} CPU s, {memory_of(client)}")
+
+    graph = distributed.build_graph(X, NEIGHBORS, method="approximate")
+    done(f"graph (recall {graph.recall_:.3f}, halo {graph.halo / m:.2f})")
+    first, second = X[:, :2].compute().T
+    kernel = od.Kernel(od.Ordering(4 * first), noise=1.0, dimension=2)
+    op = distributed.operator(kernel, graph, eps=0.01, density="knn")
+    done("operator")
+    op.backward(first, steps=STEPS)
+    done(f"{STEPS} steps")
+    tips = {}
+    for name, across in (("a", 2.5), ("b", 1.5), ("c", -1.5), ("d", -2.5)):
+        tips[name] = np.flatnonzero((first > 2.9) & (np.abs(second - across) < 0.25))
+    fates = distributed.fate_probabilities(op, tips)
+    done("fates")
+    clock = time.perf_counter() - clock
+    start = np.asarray(fates)[first < 0.2].mean(axis=0)
+    progress(f"fates of the first points: {np.array2string(start, precision=3)}")
+    each = [f"{after - before:.0f}" for before, after in pairwise(spent)]
+    return [f"{m:,}", str(len(graph.blocks)), f"{graph.recall_:.3f}", f"{graph.halo / m:.2f}", *each, f"{clock:.0f}",
+            memory_of(client)]  # fmt: skip
+
+
+def memory_of(client: Any) -> str:
+    """The largest memory of the workers and of this process, in all."""
+    return f"{(sum(client.run(peak).values()) + peak()) / 1e9:.1f} GB"
+
+
+OPERATOR_HEADER = ("points", "blocks", "recall", "halo / points", "graph, CPU s", "operator, CPU s",
+                   f"{STEPS} steps, CPU s", "fates, CPU s", "in all, clock s", "peaks of all, GB")  # fmt: skip
+
+
+def operators(points: tuple[int, ...] = POINTS) -> str:
+    """Graphs and operators in blocks on two local workers, one thread each."""
+    with two_workers("4GB") as client:
+        rows = [operator_row(client, m) for m in points]
+    return table(OPERATOR_HEADER, rows)
+
+
+@contextmanager
+def two_workers(memory: str) -> Iterator[Any]:
     from dask.distributed import Client, LocalCluster
 
     os.environ |= {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": "3GB", "dashboard_address": ":0"}
+    options = {"n_workers": 2, "threads_per_worker": 1, "memory_limit": memory, "dashboard_address": ":0"}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        yield client
+
+
+def run(quick: bool = False, sizes: tuple[int, ...] = SIZES) -> str:
     rows = []
-    with tempfile.TemporaryDirectory() as folder, LocalCluster(**options) as cluster, Client(cluster) as client:
+    with tempfile.TemporaryDirectory() as folder, two_workers("3GB") as client:
         for m in (20_000,) if quick else sizes:
             rows.append(row(client, Path(folder), m))
             progress(" | ".join(rows[-1]))
@@ -149,4 +230,5 @@ def run(quick: bool = False, sizes: tuple[int, ...] = SIZES) -> str:
 
 
 if __name__ == "__main__":
-    print(run(sizes=tuple(int(word) for word in sys.argv[1:]) or SIZES), flush=True)
+    numbers = tuple(int(word) for word in sys.argv[1:] if word.isdigit())
+    print(operators(numbers or POINTS) if "operators" in sys.argv else run(sizes=numbers or SIZES), flush=True)

@@ -22,7 +22,7 @@ from ordiff.learning.optimise import (
     solution_at,
 )
 from ordiff.learning.parameters import ParameterBlock
-from ordiff.learning.possible import RotationScore
+from ordiff.learning.possible import MOST_ABOVE, RotationScore
 from ordiff.learning.rotation import (
     LeftOut,
     RotationEvidence,
@@ -88,9 +88,10 @@ def with_rotation_if_worth(
     options: dict[str, Any] = {"max_iter": solver.max_iter, "tol": solver.tol, "updates": updates}
     options["checkpoint"] = checkpoint
 
-    def optimum(problem: PenalisedLikelihood, a: Array) -> Solution:
+    def optimum(problem: PenalisedLikelihood, a: Array, information: Array | None = None) -> Solution:
         evaluations.restart()
-        return optimise(problem, a, evaluations, auto=auto_blocks(settings.smoothness, problem.parameters), **options)
+        auto = auto_blocks(settings.smoothness, problem.parameters)
+        return optimise(problem, a, evaluations, auto=auto, information=information, **options)
 
     def turning(problem: PenalisedLikelihood, a: Array) -> tuple[PenalisedLikelihood, Array]:
         level = noise_level(problem.parameters.dynamics(a))
@@ -105,9 +106,11 @@ def with_rotation_if_worth(
         left_out = None if demanded or updates == 1 else _left_out(score, solution, streams, states)
         if left_out is not None:
             nats = left_out.nats
-        if nats < (worth if updates == 1 else 0.0) and not demanded:
+        if nats < (worth if left_out is None else worth - MOST_ABOVE) and not demanded:
             return solution, RotationEvidence(nats, False, left_out)
-        general = optimum(with_strengths(problem, strengths) if settings.smoothness.rotation == "auto" else problem, a)
+        if settings.smoothness.rotation == "auto":
+            problem = with_strengths(problem, strengths)
+        general = optimum(problem, a, score.information)
         nats = log_evidence(general) - _gradient_evidence(solution, general, evaluations, solver.tol)
         if nats < worth and not demanded:
             return solution, RotationEvidence(nats, False, left_out)

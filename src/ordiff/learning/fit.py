@@ -193,8 +193,9 @@ def learn(
         a = _within_reach(problem, a, nowhere)
     evaluations = Evaluations(report)
     solution, converged, evidence = _optimum(
-        settings, problem, a, evaluations, updates, None if turned is not None else streams, states, checkpoint
-    )
+        settings, problem, a, evaluations, updates, None if turned is not None else streams, states,
+        before is not None, checkpoint,
+    )  # fmt: skip
     if turned is not None:
         assert before is not None
         evidence = before.rotation
@@ -345,15 +346,18 @@ def _optimum(
     updates: int,
     streams: StreamFunctions | None,
     states: States,
+    looked: bool,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Solution, bool, RotationEvidence | None]:
     """The optimum, whether it is one, and what is to be said of a rotation that was tried with the ``streams``. An
-    interrupt leaves the best so far."""
+    interrupt leaves the best so far. looked: a is what another chain found, so that the information there is a good
+    metric."""
     p, solver = problem.parameters, settings.solver
     curvature = p.size <= _MOST_COEFFICIENTS and not {"eps", "density", "scale"} & settings.learn
     solution = optimise(
         problem, a, evaluations, auto=auto_blocks(settings.smoothness, p), max_iter=solver.max_iter, tol=solver.tol,
-        updates=updates, curvature=curvature, checkpoint=checkpoint,
+        updates=updates, curvature=curvature, information=problem.information(a) if looked and curvature else None,
+        checkpoint=checkpoint,
     )  # fmt: skip
     evidence = None
     if streams is not None and curvature and not solution.interrupted:

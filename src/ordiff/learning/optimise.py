@@ -250,11 +250,13 @@ def optimise(
     tol: float = 1e-9,
     updates: int = 3,
     curvature: bool = True,
+    information: Array | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Solution:
     """The optimum from a; ``auto`` says of each block whether its strength is to be chosen, by so many updates.
 
     curvature: use the Fisher information (False: penalties alone, for values in their thousands).
+    information: that at a, where it is known: else the first round knows the penalties alone.
     checkpoint: where every round is kept, and gone on from.
     """
     solution, first = Solution(a, problem, np.inf), 0
@@ -264,7 +266,7 @@ def optimise(
             return _first_order_optimum(problem, a, evaluations, max_iter, tol, checkpoint, before)
         n_updates = updates if any(auto) else 0
         if before is None:
-            matrix = first_metric(problem, a)
+            matrix = first_metric(problem, a) if information is None else problem.curvature(information, a)
         else:
             a, first = before.a, before.number
             problem = replace(problem, parameters=problem.parameters.with_strengths(before.strengths))
@@ -274,7 +276,7 @@ def optimise(
                 return solution
             matrix = problem.curvature(solution.fisher, a)
         for round_ in range(first, n_updates + 2):
-            # the first metric knows only the penalties: no need to go all the way in it
+            # no need to go all the way in the first metric
             a, loss = minimise(problem, a, matrix, evaluations, min(max_iter, 100) if round_ == 0 else max_iter, tol)
             solution = solution_at(problem, a, evaluations, loss)
             changed = False

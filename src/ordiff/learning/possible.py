@@ -27,17 +27,21 @@ from ordiff.learning.smoothing import FIRST_ROTATION, best_strengths
 
 # |Dw| in units of that of the gradient, and r.
 _SIZES, _ROUGHNESS = (0.125, 0.25, 0.5, 1.0), (1e-4, 1e-3, 1e-2, 1e-1)
+# The largest e is at most so many nats above the logarithm of the Bayes factor.
+MOST_ABOVE = float(np.log(len(_SIZES) * len(_ROUGHNESS)))
 
 
 @dataclass(frozen=True, eq=False)
 class RotationScore:
-    """h (K,) and S (K, K) of a rotation's ``block``, F (P, K) of the P other coefficients; m samples."""
+    """h (K,) and S (K, K) of a rotation's ``block``, F (P, K) of the P other coefficients; m samples; the Fisher
+    information of all coefficients, (P + K, P + K)."""
 
     block: ParameterBlock
     slope: Array
     curvature: Array
     follow: Array
     m: float
+    information: Array
 
     @classmethod
     def at(cls, problem: PenalisedLikelihood, a: Array, evaluations: Evaluations) -> RotationScore:
@@ -48,12 +52,12 @@ class RotationScore:
         block, part = found
         others = np.ones(a.size, bool)
         others[part] = False
-        free = with_strengths(problem, np.zeros(1 + len(block.lower)))
-        H = m * free.curvature(free.information(a), a)
+        free, information = with_strengths(problem, np.zeros(1 + len(block.lower))), problem.information(a)
+        H = m * free.curvature(information, a)
         slope = -m * evaluations(problem, a)[1][part]
         follow = -np.linalg.solve(H[np.ix_(others, others)], H[others][:, part])
         S = H[part, part] + H[part][:, others] @ follow
-        return cls(block, slope, 0.5 * (S + S.T), follow, m)
+        return cls(block, slope, 0.5 * (S + S.T), follow, m, information)
 
     def best(self) -> tuple[Array, float]:
         """The strengths that promise most, and how many nats."""
