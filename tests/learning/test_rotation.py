@@ -119,7 +119,7 @@ def test_a_rotation_that_was_left_out(rng):
     """One coefficient, whose prior has the sizes s and the posterior in closed form."""
     block = ParameterBlock("rotation", np.ones((4, 1)), penalty=np.zeros(1), lower=((np.eye(1), 0.0),))
     h, S, F = 3.0, 5.0, rng.standard_normal((2, 1))
-    score = RotationScore(block, np.array([h]), np.array([[S]]), F, 100.0)
+    score = RotationScore(block, np.array([h]), np.array([[S]]), F, 100.0, np.empty((2, 2)))
     found = score.left_out(gradient=2.0, unit=0.7)
     variances = (2.0 * np.array([0.125, 0.25, 0.5, 1.0]) / 0.7) ** 2
     likely = np.exp(0.5 * h**2 / (S + 1 / variances) - 0.5 * np.log1p(S * variances))
