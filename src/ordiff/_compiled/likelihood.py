@@ -190,3 +190,10 @@ def row_change(start, stop, mass, U, out):  # type: ignore[no-untyped-def]
             a, target = mass[i, f], out[i, f]
             for c in range(u.size):
                 target[c] = a * u[c]
+
+
+@vector_loop
+def drop_below(start, stop, least, values):  # type: ignore[no-untyped-def]
+    """Of values (n,), those whose size is below ``least`` become 0."""
+    for i in range(start, stop):
+        values[i] = values[i] if abs(values[i]) >= least else 0.0

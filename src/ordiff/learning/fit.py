@@ -354,10 +354,13 @@ def _optimum(
     metric."""
     p, solver = problem.parameters, settings.solver
     curvature = p.size <= _MOST_COEFFICIENTS and not {"eps", "density", "scale"} & settings.learn
+    information = None
+    if looked and curvature:
+        information = problem.information(a)
+        a = _smoothed(problem, a, information, evaluations)
     solution = optimise(
         problem, a, evaluations, auto=auto_blocks(settings.smoothness, p), max_iter=solver.max_iter, tol=solver.tol,
-        updates=updates, curvature=curvature, information=problem.information(a) if looked and curvature else None,
-        checkpoint=checkpoint,
+        updates=updates, curvature=curvature, information=information, checkpoint=checkpoint,
     )  # fmt: skip
     evidence = None
     if streams is not None and curvature and not solution.interrupted:
@@ -376,6 +379,18 @@ def _optimum(
     except STOPS:
         solution = replace(solution, interrupted=True)
     return solution, converged and not solution.interrupted, evidence
+
+
+def _smoothed(problem: PenalisedLikelihood, a: Array, information: Array, evaluations: Evaluations) -> Array:
+    """Coefficients after a Newton step of all but the noise, if it gains: fields that come from other states are rough
+    on these, and a descent would rather raise the noise, to which roughness is relative, than smooth them."""
+    found, free = problem.parameters.part("noise"), np.ones(a.size, bool)
+    if found is not None:
+        free[found[1]] = False
+    loss, slope = evaluations(problem, a)
+    b = a.copy()
+    b[free] -= np.linalg.solve(problem.curvature(information, a)[np.ix_(free, free)], slope[free])
+    return b if evaluations(problem, b)[0] < loss else a
 
 
 def _marginal_noise(solution: Solution, evaluations: Evaluations, solver: Solver) -> Solution:

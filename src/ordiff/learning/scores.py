@@ -29,9 +29,12 @@ from ordiff.learning.slices import ForwardStore, LikelihoodAccumulator, PooledAc
 from ordiff.learning.transition import ChainRows, TransitionMatrix
 
 # Directions per task: the neighbours' changes then fit the second-level cache.
-_DIRECTIONS = 40
-# Masses below this are 0 in the scores: single precision has no normal numbers for their products.
-_NEGLIGIBLE = 1e-30
+_DIRECTIONS = 64
+# What is a smaller share of the largest is 0 in the scores: single precision has no normal numbers for products of
+# smaller ones, and processors take up to ten times as long for others.
+_NEGLIGIBLE = 1e-18
+# In units of the precision: a transition that is less likely, beside the likeliest to the same state, is left out.
+_LOST = 0.01
 
 Derivative = Callable[[ChainRows, float], Array]  # ∂ log K on the edges of rows whose step is given
 
@@ -108,17 +111,30 @@ def _changes(chain: TransitionMatrix, directions: Directions, sensitivity: Sensi
 
 
 class Sensitivity:
-    """The chain in the precision of the scores, and the steps of a change."""
+    """The chain in the precision of the scores, and the steps of a change.
+
+    Transitions that are lost in this precision beside the likeliest to the same state are left out: a third of them,
+    where the noise differs by a factor of two between states.
+    """
 
     def __init__(self, chain: TransitionMatrix, masses: Array, dtype: Any) -> None:
         self.chain, self.dtype = chain, dtype
-        self.masses = np.where(masses > _NEGLIGIBLE, masses, 0.0).astype(dtype)
-        self.PT = chain.PT.astype(dtype)
+        self.masses = without_negligible(masses.astype(dtype))
+        by = chain.pattern.transpose
+        least = _LOST * np.finfo(dtype).eps * np.maximum.reduceat(chain.PT, by.indptr[:-1])
+        self.kept = np.repeat(least, np.diff(by.indptr)) < chain.PT
+        self.indptr = np.concatenate([[0], np.cumsum(self.kept)])[by.indptr]
+        self.indices = by.indices[self.kept]
+        self.PT = self.by_columns(chain.P)
+
+    def by_columns(self, edges: Array) -> Array:
+        """Edge values of the transitions that are kept, by columns."""
+        return np.asarray(self.chain.pattern.transpose.values(edges)[self.kept].astype(self.dtype))
 
     def push_add(self, by_columns: Array, mass: Array, out: Array) -> None:
         """out += Aᵀ mass, (N, F, K), for edge values given by columns."""
-        pattern, n = self.chain.pattern.transpose, self.chain.pattern.n
-        args = (pattern.indptr, pattern.indices, by_columns, mass.reshape(n, -1), out.reshape(n, -1))
+        n = self.chain.pattern.n
+        args = (self.indptr, self.indices, by_columns, mass.reshape(n, -1), out.reshape(n, -1))
         csr.multiply_add(0, n, *args)
 
     def scores(self, change: Change, target: ScoreAccumulator) -> Array:
@@ -129,9 +145,16 @@ class Sensitivity:
         for s in range(1, len(self.masses)):
             pushed, after = change.step(self, s - 1, here)
             self.push_add(self.PT, pushed, after)
-            here = after
+            here = without_negligible(after)
             target.accumulate(s, here, out)
         return target.finish(out).astype(np.float64) * change.unit
+
+
+def without_negligible(values: Array) -> Array:
+    """The same array, with 0 for what is negligible beside the largest."""
+    least = values.dtype.type(_NEGLIGIBLE * max(values.max(), -values.min()))
+    loops.drop_below(0, values.size, least, values.reshape(-1))
+    return values
 
 
 @dataclass(frozen=True)
@@ -223,7 +246,7 @@ class RowChange:
         RT, firsts = [], []
         for derivative in derivatives:
             R = rows.centred(chain.P, derivative(rows, eps))
-            RT.append(chain.pattern.transpose.values(R).astype(sensitivity.dtype))
+            RT.append(sensitivity.by_columns(R))
             phases = zip(chain.fractions, chain.firsts, strict=True)
             firsts.append(tuple(start.centred(P, derivative(start, theta * eps)) for theta, P in phases))
         return cls(tuple(U), tuple(RT), tuple(firsts))
