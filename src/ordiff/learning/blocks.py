@@ -34,6 +34,8 @@ _POWER = 3
 _START_ORDERING, _START_NOISE = 9e-10, 4.5e-8
 # The same of splines, whose units are their own; and of the lower derivatives of the noise: first nearly constant.
 _START_SPLINE_ORDERING, _START_SPLINE_NOISE, _START_LOWER = 1e-10, 1e-9, 1e-2
+# A field from other states may be off by so much of its deviation, for it to be smooth.
+_MOST_SMOOTHED = 0.05
 # The least noise that states resolve: a step of this many spacings. With less the chain would stay where it is.
 _RESOLVED = 1 / 5
 # Regularisation of values on the samples: the paper's.
@@ -322,11 +324,22 @@ def _quadratics(states: States) -> Array:
 
 
 def _coefficients(U: Array, f: Array, v: Array, penalty: Array) -> Array:
-    """Least squares with a little smoothness."""
+    """The smoothest that are little further from f, in the mean square, than the nearest: what was interpolated from
+    other states is rough."""
     w = v / v.sum()
-    A = U.T @ (w[:, None] * U)
-    A += 1e-4 * np.diag(penalty / max(penalty.max(), 1e-300)) + 1e-8 * np.eye(len(A))
-    return np.linalg.solve(A, U.T @ (w * f))
+    A, b = U.T @ (w[:, None] * U), U.T @ (w * f)
+    A += 1e-8 * np.trace(A) / len(A) * np.eye(len(A))
+    penalty = penalty / max(penalty.max(), 1e-300)
+    allowed = _MOST_SMOOTHED**2 * float(w @ (f - w @ f) ** 2)
+    nearest, out = np.inf, np.zeros(len(A))
+    for strength in np.logspace(-12, 4, 33):
+        a = np.linalg.solve(A + strength * np.diag(penalty), b)
+        off = float(w @ (U @ a - f) ** 2)
+        nearest = min(nearest, off)
+        if off > nearest + allowed:
+            break
+        out = a
+    return out
 
 
 def _gradient_matrix(states: States) -> Any:

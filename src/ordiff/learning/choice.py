@@ -36,7 +36,7 @@ from ordiff.states import States
 
 # A rotation is worth its parameters when it is so many nats more likely; on the coarse chain, whose errors are larger,
 # it is taken only if that is clear, and else tried again on the final one.
-WORTH, _CLEAR = 3.0, 12.0
+WORTH, _CLEAR = 3.0, 30.0
 # Iterations for a gradient to follow other strengths.
 _GRADIENT_ITERATIONS = 60
 # The fewest samples that a rotation is looked for in.

@@ -266,7 +266,9 @@ def optimise(
             return _first_order_optimum(problem, a, evaluations, max_iter, tol, checkpoint, before)
         n_updates = updates if any(auto) else 0
         if before is None:
-            matrix = first_metric(problem, a) if information is None else problem.curvature(information, a)
+            matrix = first_metric(problem, a)
+            if information is not None:
+                matrix = as_square(matrix) + information
         else:
             a, first = before.a, before.number
             problem = replace(problem, parameters=problem.parameters.with_strengths(before.strengths))
