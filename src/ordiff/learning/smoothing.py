@@ -4,6 +4,7 @@ With H = m(F + 2λA) the posterior precision of the coefficients, Fellner–Scha
 
     λ ← (rank A − 2λm tr(H⁻¹A)) / (2m aᵀA a)
 
+That of an ordering is set several times in the quadratic approximation of one optimum.
 With several penalties on the same coefficients, S = Σ λ_j A_j, the rank is λ_j tr(S⁺A_j) for each of them.
 A rotation, whose prior is proper, takes the strengths of the largest evidence at once: see `best_strengths`.
 """
@@ -22,6 +23,8 @@ from ordiff.learning.parameters import ParameterBlock, Parameters
 _MOST_DENSE = 6_000
 # A strength changes by at most this factor in one update; a change of all by less than the second is none.
 _LARGEST_CHANGE, _SMALLEST_CHANGE = 30.0, 0.05
+# Updates of an ordering's strength at one optimum, and what the strengths of lower derivatives stay below.
+_REPEATS, _MOST_LOWER = 4, 1e4
 # Strengths of a rotation's roughness and of its |Dw|²: to begin with, and the least and the most.
 FIRST_ROTATION = np.array([1e-8, 1e-5])
 _LEAST_ROTATION, _MOST_ROTATION = np.array([1e-13, 1e-9]), np.array([1e-3, 1e-1])
@@ -75,23 +78,42 @@ def updated_strengths(
     assert covariance is not None
     p, m, changed, blocks = parameters, n_samples, False, []
     for block, part, free in zip(p.blocks, p.slices, auto, strict=True):
-        if free and block.target == "rotation":
-            new = _rotation_strengths(block, a[part], covariance[part, part], m)
-            old = np.array([block.strength, *(strength for _, strength in block.lower)])
-            changed |= bool((np.abs(np.log(new / old)) > 3 * _SMALLEST_CHANGE).any())
+        if free and (block.penalty is not None or block.relative is not None):
+            old, x, C = block.strengths, a[part], covariance[part, part]
+            least = _SMALLEST_CHANGE
+            if block.target == "rotation":
+                new, least = _rotation_strengths(block, x, C, m), 3 * _SMALLEST_CHANGE
+            elif block.relative is not None:
+                new = _repeated_update(block, x, p.noise(a), C, m)
+            else:
+                new = _one_update(block, x, p.noise(a), C, m)
+            new = np.clip(new, old / _LARGEST_CHANGE, old * _LARGEST_CHANGE)
+            changed |= bool((np.abs(np.log(new / old)) > least).any())
             block = block.with_strengths(new)
-        elif free and (block.penalty is not None or block.relative is not None):
-            rank, roughness, trace = _roughness_of(block, a[part], p.noise(a), covariance[part, part])
-            used = rank - 2 * block.strength * m * trace
-            wanted = max(used, 0.1) / (2 * m * max(roughness, 1e-300))
-            wanted = float(np.clip(wanted, block.strength / _LARGEST_CHANGE, block.strength * _LARGEST_CHANGE))
-            changed |= abs(np.log(wanted / block.strength)) > _SMALLEST_CHANGE
-            lower = _lower_strengths(block, a[part], covariance[part, part], m)
-            pairs = zip(lower, block.lower, strict=True)
-            changed |= any(abs(np.log(new / old)) > _SMALLEST_CHANGE for (_, new), (_, old) in pairs)
-            block = replace(block, strength=wanted, lower=lower)
         blocks.append(block)
     return replace(p, blocks=tuple(blocks)) if changed else p
+
+
+def _one_update(block: ParameterBlock, a: Array, noise: Array, C: Array, m: float) -> Array:
+    """Fellner–Schall, for a block with the posterior mean a and covariance C."""
+    rank, roughness, trace = _roughness_of(block, a, noise, C)
+    used = rank - 2 * block.strength * m * trace
+    return np.array([max(used, 0.1) / (2 * m * max(roughness, 1e-300)), *_lower_strengths(block, a, C, m)])
+
+
+def _repeated_update(block: ParameterBlock, a: Array, noise: Array, C: Array, m: float) -> Array:
+    """Some updates with the likelihood's quadratic form at a, each with the mean and covariance that the one before
+    leads to: one alone is often far from the strength of the largest evidence."""
+    assert block.relative is not None
+    J = block.relative.relative_rows(noise)
+    A, precision = J.T @ J, np.linalg.inv(C)
+    h, S = precision @ a, precision - 2 * m * block.strength * A
+    for repeat in range(_REPEATS):
+        if repeat > 0:
+            C = np.asarray(np.linalg.inv(S + 2 * m * block.strength * A), dtype=np.float64)
+            a = C @ h
+        block = block.with_strengths(_one_update(block, a, noise, C, m))
+    return block.strengths
 
 
 def _roughness_of(block: ParameterBlock, a: Array, noise: Array, C: Array) -> tuple[float, float, float]:
@@ -147,13 +169,12 @@ def _prior_inverse(block: ParameterBlock) -> Array:
     return np.asarray(np.linalg.pinv(precision, hermitian=True, rcond=1e-14), dtype=np.float64)
 
 
-def _lower_strengths(block: ParameterBlock, a: Array, C: Array, m: float) -> tuple[tuple[Array, float], ...]:
+def _lower_strengths(block: ParameterBlock, a: Array, C: Array, m: float) -> list[float]:
     """One Fellner–Schall update of the strengths of several penalties on the same coefficients."""
     if not block.lower:
-        return ()
+        return []
     inverse, out = _prior_inverse(block), []
     for A, strength in block.lower:
         used = strength * float(np.sum(inverse * A)) - 2 * strength * m * float(np.sum(C * A))
-        wanted = max(used, 1e-2) / (2 * m * max(float(a @ A @ a), 1e-300))
-        out.append((A, float(np.clip(wanted, strength / _LARGEST_CHANGE, min(strength * _LARGEST_CHANGE, 1e4)))))
-    return tuple(out)
+        out.append(min(max(used, 1e-2) / (2 * m * max(float(a @ A @ a), 1e-300)), _MOST_LOWER))
+    return out
