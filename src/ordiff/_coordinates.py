@@ -173,8 +173,8 @@ def _distinct_columns(X: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     spread = np.ptp(X, axis=0)
     varies = spread > np.sqrt(_ROUNDING) * spread.max()
     varies &= spread > 1e-12 * np.abs(X).max(axis=0)  # nor are large numbers that differ by rounding
-    _, first, group = np.unique(X, axis=1, return_index=True, return_inverse=True)
-    leader = first[group.ravel()]
+    first: dict[bytes, int] = {}
+    leader = np.array([first.setdefault((column + 0.0).tobytes(), k) for k, column in enumerate(X.T)])  # −0 is 0
     kept = np.unique(leader[varies])
     return kept, np.where(varies, np.searchsorted(kept, leader), -1)
 
