@@ -11,7 +11,7 @@ from scipy.integrate import cumulative_trapezoid
 
 import ordiff as od
 from ordiff import GraphError, OrdiffWarning, Smoothness, SnapshotSDE, Solver
-from ordiff.learning.fit import _within_reach
+from ordiff.learning.task import within_reach
 
 pytestmark = pytest.mark.filterwarnings("ignore:the process does not reach")
 
@@ -235,12 +235,12 @@ def test_few_functions_find_the_samples(seed, monkeypatch):
     found = []
 
     def spy(problem, a, nowhere):
-        start = _within_reach(problem, a, nowhere)
+        start = within_reach(problem, a, nowhere)
         found.append([problem.weights @ (problem.likelihood.per_sample(problem.parameters.dynamics(b)) < nowhere)
                       / problem.n_samples for b in (a, start)])  # fmt: skip
         return start
 
-    monkeypatch.setattr("ordiff.learning.fit._within_reach", spy)
+    monkeypatch.setattr("ordiff.learning.task.within_reach", spy)
     X = np.repeat([[1.0, 3.0], [2.0, 1.0], [3.0, 3.0], [4.0, 1.0]], 4, axis=0)
     X += 1e-9 * np.random.default_rng(seed).normal(size=X.shape)
     times, weights = np.repeat([1, 2, 1, 2], 4), np.r_[10.0, np.ones(15)]
