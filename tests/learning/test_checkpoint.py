@@ -25,12 +25,21 @@ def four_dimensions(checkpoint=None) -> od.SnapshotSDE:
             return od.SnapshotSDE(data.start).fit(data.X, data.times, checkpoint=checkpoint)
 
 
+def two_chains(checkpoint=None) -> od.SnapshotSDE:
+    """A coarse chain and one on the states that it asks for."""
+    data = od.datasets.ornstein_uhlenbeck(300, random_state=0)
+    model = od.SnapshotSDE(data.start, noise="constant", solver=od.Solver(eps=0.1, max_iter=20, n_starts=1))
+    with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
+        return model.fit(data.X, data.times, checkpoint=checkpoint)
+
+
 FITS = {
     "constant noise": lambda path=None: small_model(path, **SETTINGS),
     "noise field": lambda path=None: small_model(path, noise="field", **SETTINGS | {"smoothness": SPLINES}),
     "rotation": lambda path=None: small_model(path, noise="field", drift="general", **SETTINGS),
     "density": lambda path=None: small_model(path, learn=("ordering", "noise", "density")),  # without the curvature
     "moments": four_dimensions,
+    "two chains": two_chains,
 }
 
 
@@ -69,6 +78,28 @@ def test_a_fit_that_is_killed_after_every_round_has_the_same_result(kind, tmp_pa
     ):
         np.testing.assert_array_equal(getattr(again, name), getattr(whole, name), err_msg=name)
     assert (again.smooth_noise_, again.n_iter_) == (whole.smooth_noise_, whole.n_iter_)
+
+
+def test_a_resumed_fit_that_is_interrupted_at_once_is_where_it_was(tmp_path, monkeypatch):
+    path, keep, kept = tmp_path / "checkpoint.npz", Checkpoint.keep, []
+
+    def keep_and_die(self, found) -> None:
+        keep(self, found)
+        kept.append(found)
+        if len(kept) > 1 and kept[-1].a.size != kept[0].a.size:  # of the second chain
+            raise KilledError
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "keep", keep_and_die)
+        with pytest.raises(KilledError):
+            two_chains(path)
+    monkeypatch.setattr("ordiff.learning.optimise.minimise", interrupted)
+    model = two_chains(path)
+    assert model.interrupted_
+    np.testing.assert_array_equal(model._result.solution.a, kept[-1].a)
 
 
 def test_a_checkpoint_of_other_data_or_settings_is_refused(tmp_path):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import ordiff as od
 from chain_reference import FORMS, FRACTIONS, TIMES, difference, make, moved
 from ordiff.learning import scores as module
+from ordiff.learning.likelihood import Dynamics, SnapshotLikelihood
+from ordiff.learning.observation import Observation, known_time_weights
 from ordiff.learning.scores import Directions, scores
 
 
@@ -53,6 +56,25 @@ def test_single_precision_is_enough(rng, fractions, form, times):
 
     scale = np.abs(double).max(axis=0)
     np.testing.assert_allclose(single / scale, double / scale, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("gap", [3.0, 6.2, 6.8])
+def test_scores_beyond_a_gap(rng, gap):
+    """States that are reached by rare steps alone, on samples: what is unlikely there is all that counts."""
+    x = np.concatenate([np.linspace(0, 5, 26), 5 + gap + np.linspace(0, 3, 14)])
+    graph = od.NeighborGraph.build(x[:, None], k=x.size - 1)
+    weights = known_time_weights(rng.uniform(4, 12, x.size), np.arange(13.0), 0)
+    likelihood = SnapshotLikelihood(graph, Observation(weights, floor=1e-12 / x.size), np.eye(x.size)[2], 12)
+    ones = np.ones(x.size)
+    dynamics = Dynamics(1.0, ones, (0.1 * x,), (ones,), (), None, 0.5)
+    U = np.stack([np.sin(x), x / 5 + 3, x**2 / 25], axis=1)
+    single, double = (scores(likelihood, dynamics, Directions((U,), noise=U), dtype=d) for d in (np.float32, float))
+    np.testing.assert_allclose(single, double, rtol=0, atol=1e-4 * np.abs(double).max())
+
+
+def test_what_is_negligible_is_dropped():
+    np.testing.assert_array_equal(module.drop_negligible(np.array([1.0, -2e-19, 2e-17, 0.0])), [1.0, 0.0, 2e-17, 0.0])
+    np.testing.assert_array_equal(module.drop_negligible(np.array([1.0, np.nan, 3.0])), [1.0, np.nan, 3.0])
 
 
 def test_scores_of_some_rows_and_parts(rng):

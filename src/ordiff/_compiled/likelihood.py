@@ -194,6 +194,6 @@ def row_change(start, stop, mass, U, out):  # type: ignore[no-untyped-def]
 
 @vector_loop
 def drop_below(start, stop, least, values):  # type: ignore[no-untyped-def]
-    """Of values (n,), those whose size is below ``least`` become 0."""
+    """Of values (n,), those whose size is below ``least`` become 0; what is no number stays."""
     for i in range(start, stop):
-        values[i] = values[i] if abs(values[i]) >= least else 0.0
+        values[i] = 0.0 if abs(values[i]) < least else values[i]

@@ -198,7 +198,8 @@ class _Builder:
         block = ParameterBlock(
             "noise", U, centre=centre, penalty=penalty, strength=strength, floor=floor, limit=_FIELD_LIMIT, lower=lower
         )
-        return block, _coefficients(U, block.exponent(rho), states.volumes, penalty)
+        form = sum(s * A for s, A in zip(block.strengths, block.forms, strict=True))
+        return block, _coefficients(U, block.exponent(rho), states.volumes, form)
 
     def eps(self) -> Built:
         log_eps = float(np.log(self.base.eps))
@@ -329,11 +330,12 @@ def _coefficients(U: Array, f: Array, v: Array, penalty: Array) -> Array:
     w = v / v.sum()
     A, b = U.T @ (w[:, None] * U), U.T @ (w * f)
     A += 1e-8 * np.trace(A) / len(A) * np.eye(len(A))
-    penalty = penalty / max(penalty.max(), 1e-300)
+    form = np.diag(penalty) if penalty.ndim == 1 else penalty
+    form = form / max(form.max(), 1e-300)
     allowed = _MOST_SMOOTHED**2 * float(w @ (f - w @ f) ** 2)
     nearest, out = np.inf, np.zeros(len(A))
     for strength in np.logspace(-12, 4, 33):
-        a = np.linalg.solve(A + strength * np.diag(penalty), b)
+        a = np.linalg.solve(A + strength * form, b)
         off = float(w @ (U @ a - f) ** 2)
         nearest = min(nearest, off)
         if off > nearest + allowed:

@@ -58,7 +58,12 @@ def fit(
         refine = _fit_on_designed_states if designed else _fit_on_samples
         return refine(settings, data, report, coarse, checkpoint)
     except STOPS:
-        return replace(coarse, solution=replace(coarse.solution, interrupted=True), converged=False)
+        return _interrupted(coarse)
+
+
+def _interrupted(result: FitResult) -> FitResult:
+    """The result of a fit that was ended after it."""
+    return replace(result, solution=replace(result.solution, interrupted=True), converged=False)
 
 
 def _fit_on_designed_states(
@@ -76,7 +81,12 @@ def _fit_on_designed_states(
             break  # states as close as the noise asks for do not reach the start: the check tells of the spacing
         if attempt and _work(data, states, eps) * len(coarse.losses) > _MOST_REFINEMENT:
             break  # the check tells of spacing and step
-        result = learn(settings, data, states, eps, report, before=coarse, checkpoint=checkpoint)
+        try:
+            result = learn(settings, data, states, eps, report, before=coarse, checkpoint=checkpoint)
+        except STOPS:
+            if attempt == 0:
+                raise
+            return _interrupted(coarse)
         if attempt or settings.spacing != "auto" or is_resolved(settings, data, result.chain):
             break
         coarse = result

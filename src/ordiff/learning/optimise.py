@@ -139,7 +139,8 @@ class Evaluations:
         self.stage += 1
 
     def go_on_from(self, before: Round) -> None:
-        """Where a run that was ended was."""
+        """Where a run that was ended was; what is best is found again."""
+        self.lowest, self.best = np.inf, None
         self.losses[:], self.stages[:], self.stage = before.losses.tolist(), before.stages.tolist(), before.stage
         if self.report is not None:
             self.report.go_on_from(before.count)
@@ -256,7 +257,8 @@ def optimise(
     """The optimum from a; ``auto`` says of each block whether its strength is to be chosen, by so many updates.
 
     curvature: use the Fisher information (False: penalties alone, for values in their thousands).
-    information: that at a, where it is known: else the first round knows the penalties alone.
+    information: that at a, where it is known: else the first round knows the penalties alone. Without use when a run is
+    gone on with.
     checkpoint: where every round is kept, and gone on from.
     """
     solution, first = Solution(a, problem, np.inf), 0

@@ -33,7 +33,8 @@ _DIRECTIONS = 64
 # What is a smaller share of the largest is 0 in the scores: single precision has no normal numbers for products of
 # smaller ones, and processors take up to ten times as long for others.
 _NEGLIGIBLE = 1e-18
-# In units of the precision: a transition that is less likely, beside the likeliest to the same state, is left out.
+# In units of the precision: a transition that is less likely, beside the likeliest to the same state, is left out; of a
+# hundred steps together these bring less than the least density that likelihoods on designed states allow for.
 _LOST = 0.01
 
 Derivative = Callable[[ChainRows, float], Array]  # ∂ log K on the edges of rows whose step is given
@@ -69,7 +70,9 @@ def scores(
     masses = likelihood.forward(chain, accumulator, ForwardStore.everything(likelihood.schedule, Workspace()))
     values = positive_likelihood(accumulator.likelihood(), wanted)
     target = ScoreAccumulator(accumulator, masses, chain.initial, values, dtype)
-    sensitivity = Sensitivity(chain, masses, dtype)
+    # on samples a state may be reached by the least likely of steps alone
+    lost = 0.0 if target.scale is None else _LOST * float(np.finfo(dtype).eps)
+    sensitivity = Sensitivity(chain, masses, dtype, lost)
     tasks = [task for change in _changes(chain, directions, sensitivity) for task in change.tasks()]
     parts = _parallel.parallel_map(lambda change: sensitivity.scores(change, target), tasks)
     return np.hstack([np.empty((wanted.size, 0)), *parts])
@@ -113,19 +116,19 @@ def _changes(chain: TransitionMatrix, directions: Directions, sensitivity: Sensi
 class Sensitivity:
     """The chain in the precision of the scores, and the steps of a change.
 
-    Transitions that are lost in this precision beside the likeliest to the same state are left out: a third of them,
-    where the noise differs by a factor of two between states.
+    lost: transitions that are less likely than this share of the likeliest to the same state are left out: with 1e-9 a
+    third of them, where the noise differs by a factor of two between states.
     """
 
-    def __init__(self, chain: TransitionMatrix, masses: Array, dtype: Any) -> None:
+    def __init__(self, chain: TransitionMatrix, masses: Array, dtype: Any, lost: float) -> None:
         self.chain, self.dtype = chain, dtype
-        self.masses = without_negligible(masses.astype(dtype))
+        self.masses = drop_negligible(masses.astype(dtype))
         by = chain.pattern.transpose
-        least = _LOST * np.finfo(dtype).eps * np.maximum.reduceat(chain.PT, by.indptr[:-1])
+        least = lost * np.maximum.reduceat(chain.PT, by.indptr[:-1])
         self.kept = np.repeat(least, np.diff(by.indptr)) < chain.PT
         self.indptr = np.concatenate([[0], np.cumsum(self.kept)])[by.indptr]
         self.indices = by.indices[self.kept]
-        self.PT = self.by_columns(chain.P)
+        self.PT = chain.PT[self.kept].astype(dtype)
 
     def by_columns(self, edges: Array) -> Array:
         """Edge values of the transitions that are kept, by columns."""
@@ -145,13 +148,13 @@ class Sensitivity:
         for s in range(1, len(self.masses)):
             pushed, after = change.step(self, s - 1, here)
             self.push_add(self.PT, pushed, after)
-            here = without_negligible(after)
+            here = drop_negligible(after)
             target.accumulate(s, here, out)
         return target.finish(out).astype(np.float64) * change.unit
 
 
-def without_negligible(values: Array) -> Array:
-    """The same array, with 0 for what is negligible beside the largest."""
+def drop_negligible(values: Array) -> Array:
+    """The array itself, now with 0 for what is negligible beside the largest."""
     least = values.dtype.type(_NEGLIGIBLE * max(values.max(), -values.min()))
     loops.drop_below(0, values.size, least, values.reshape(-1))
     return values

@@ -4,7 +4,7 @@ With H = m(F + 2λA) the posterior precision of the coefficients, Fellner–Scha
 
     λ ← (rank A − 2λm tr(H⁻¹A)) / (2m aᵀA a)
 
-That of an ordering is set several times in the quadratic approximation of one optimum.
+A strength relative to the noise is set several times in the quadratic approximation of one optimum.
 With several penalties on the same coefficients, S = Σ λ_j A_j, the rank is λ_j tr(S⁺A_j) for each of them.
 A rotation, whose prior is proper, takes the strengths of the largest evidence at once: see `best_strengths`.
 """
@@ -73,8 +73,8 @@ def _relative_matrix(p: Parameters, block: ParameterBlock, part: slice, a: Array
 def updated_strengths(
     parameters: Parameters, a: Array, covariance: Array | None, n_samples: float, auto: tuple[bool, ...]
 ) -> Parameters:
-    """The parameters after one Fellner–Schall update of the ``auto`` blocks. Where all strengths would change by less
-    than 5% they stay, since the optimum that was found is theirs: then the same parameters come back."""
+    """The parameters with the strengths of the ``auto`` blocks updated. Where all would change by less than 5% (15% for
+    a rotation) they stay, since the optimum that was found is theirs: then the same parameters come back."""
     assert covariance is not None
     p, m, changed, blocks = parameters, n_samples, False, []
     for block, part, free in zip(p.blocks, p.slices, auto, strict=True):
@@ -86,34 +86,43 @@ def updated_strengths(
             elif block.relative is not None:
                 new = _repeated_update(block, x, p.noise(a), C, m)
             else:
-                new = _one_update(block, x, p.noise(a), C, m)
-            new = np.clip(new, old / _LARGEST_CHANGE, old * _LARGEST_CHANGE)
+                new = _one_update(block, x, p.noise(a), C, m, old)
             changed |= bool((np.abs(np.log(new / old)) > least).any())
             block = block.with_strengths(new)
         blocks.append(block)
     return replace(p, blocks=tuple(blocks)) if changed else p
 
 
-def _one_update(block: ParameterBlock, a: Array, noise: Array, C: Array, m: float) -> Array:
-    """Fellner–Schall, for a block with the posterior mean a and covariance C."""
+def _one_update(block: ParameterBlock, a: Array, noise: Array, C: Array, m: float, old: Array) -> Array:
+    """Fellner–Schall, for a block with the posterior mean a and covariance C; within a factor of the ``old``."""
     rank, roughness, trace = _roughness_of(block, a, noise, C)
     used = rank - 2 * block.strength * m * trace
-    return np.array([max(used, 0.1) / (2 * m * max(roughness, 1e-300)), *_lower_strengths(block, a, C, m)])
+    new = [max(used, 0.1) / (2 * m * max(roughness, 1e-300)), *_lower_strengths(block, a, C, m)]
+    return np.clip(new, old / _LARGEST_CHANGE, old * _LARGEST_CHANGE)
 
 
 def _repeated_update(block: ParameterBlock, a: Array, noise: Array, C: Array, m: float) -> Array:
     """Some updates with the likelihood's quadratic form at a, each with the mean and covariance that the one before
     leads to: one alone is often far from the strength of the largest evidence."""
     assert block.relative is not None
-    J = block.relative.relative_rows(noise)
-    A, precision = J.T @ J, np.linalg.inv(C)
-    h, S = precision @ a, precision - 2 * m * block.strength * A
+    J, old = block.relative.relative_rows(noise), block.strengths
+    A = J.T @ J
+    h, S = _quadratic(a, C, 2 * m * block.strength * A)
+    values, vectors = np.linalg.eigh(S)  # below 0 where the noise, on which the roughness depends, is not known
+    S = (vectors * np.maximum(values, 1e-9 * values[-1])) @ vectors.T
     for repeat in range(_REPEATS):
         if repeat > 0:
             C = np.asarray(np.linalg.inv(S + 2 * m * block.strength * A), dtype=np.float64)
             a = C @ h
-        block = block.with_strengths(_one_update(block, a, noise, C, m))
+        block = block.with_strengths(_one_update(block, a, noise, C, m, old))
     return block.strengths
+
+
+def _quadratic(a: Array, C: Array, prior: Array) -> tuple[Array, Array]:
+    """h and S of the log likelihood hᵀb − ½bᵀS b whose posterior has the mean a and the covariance C."""
+    precision = np.linalg.inv(C)
+    S = precision - prior
+    return precision @ a, 0.5 * (S + S.T)
 
 
 def _roughness_of(block: ParameterBlock, a: Array, noise: Array, C: Array) -> tuple[float, float, float]:
@@ -131,10 +140,9 @@ def _roughness_of(block: ParameterBlock, a: Array, noise: Array, C: Array) -> tu
 
 def _rotation_strengths(block: ParameterBlock, a: Array, C: Array, m: float) -> Array:
     """The strengths of the largest evidence, at an optimum a with the posterior covariance C."""
-    old = np.array([block.strength, *(strength for _, strength in block.lower)])
-    precision = np.linalg.inv(C)
-    S = precision - 2 * m * sum(s * A for s, A in zip(old, block.forms, strict=True))
-    new, _ = best_strengths(block, precision @ a, 0.5 * (S + S.T), m, old)
+    old = block.strengths
+    h, S = _quadratic(a, C, 2 * m * sum(s * A for s, A in zip(old, block.forms, strict=True)))
+    new, _ = best_strengths(block, h, S, m, old)
     return np.maximum(new, old / _LARGEST_CHANGE)
 
 
