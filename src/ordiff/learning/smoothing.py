@@ -24,7 +24,7 @@ _MOST_DENSE = 6_000
 # A strength changes by at most this factor in one update; a change of all by less than the second is none.
 _LARGEST_CHANGE, _SMALLEST_CHANGE = 30.0, 0.05
 # Updates of an ordering's strength at one optimum, and what the strengths of lower derivatives stay below.
-_REPEATS, _MOST_LOWER = 4, 1e4
+_REPEATS, _MOST_LOWER = 2, 1e4
 # Strengths of a rotation's roughness and of its |Dw|²: to begin with, and the least and the most.
 FIRST_ROTATION = np.array([1e-8, 1e-5])
 _LEAST_ROTATION, _MOST_ROTATION = np.array([1e-13, 1e-9]), np.array([1e-3, 1e-1])
