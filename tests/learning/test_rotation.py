@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
@@ -291,3 +292,18 @@ def test_a_coarse_chain_has_one_noise_where_the_drift_turns(turning):
     np.testing.assert_array_equal(
         one.parameters.dynamics(c).orderings[0], with_field.parameters.dynamics(b).orderings[0]
     )
+
+
+@pytest.mark.slow
+def test_errors_of_a_coarse_chain_are_not_taken_for_a_rotation(monkeypatch):
+    """A gradient of many samples: what a coarse chain gets wrong is worth nats that grow with their number."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ordiff.learning.fit.design", interrupted)
+    data = od.datasets.valley(8000, random_state=0)
+    with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):
+        model = od.SnapshotSDE(data.start, solver=od.Solver(n_starts=1)).fit(data.X, data.times)
+    assert model.rotation_nats_ > 30
+    assert model.rotation_share() == 0

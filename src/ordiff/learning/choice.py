@@ -34,9 +34,9 @@ from ordiff.learning.rotation import (
 from ordiff.learning.settings import FitSettings
 from ordiff.states import States
 
-# A rotation is worth its parameters when it is so many nats more likely; on the coarse chain, whose errors are larger,
-# it is taken only if that is clear, and else tried again on the final one.
-WORTH, _CLEAR = 3.0, 30.0
+# A rotation is worth its parameters when it is so many nats more likely; on the coarse chain, whose errors count with
+# every sample, it is taken only if that is clear, in all and for each sample, and else tried again on the final one.
+WORTH, _CLEAR, _CLEAR_EACH = 3.0, 30.0, 0.1
 # Iterations for a gradient to follow other strengths.
 _GRADIENT_ITERATIONS = 60
 # The fewest samples that a rotation is looked for in.
@@ -83,7 +83,9 @@ def with_rotation_if_worth(
 
     first: the coefficients that the gradient was learned from. ``updates`` is 1 on a coarse chain.
     """
-    demanded, worth = settings.drift == "general", _CLEAR if updates == 1 else WORTH
+    demanded, worth = settings.drift == "general", WORTH
+    if updates == 1:
+        worth = max(_CLEAR, _CLEAR_EACH * solution.problem.n_samples)
     solver = settings.solver
     options: dict[str, Any] = {"max_iter": solver.max_iter, "tol": solver.tol, "updates": updates}
     options["checkpoint"] = checkpoint
