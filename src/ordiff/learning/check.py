@@ -42,7 +42,7 @@ _LARGEST_EXCESS = 5.0
 # The probability that directions are found whose moments differ, where there is none.
 _CHANCE = 1e-4
 # The least distance that noise moves within the horizon, as a share of the spread of the start.
-_NARROWEST = 0.35
+_NARROWEST = 0.5
 # The dimension from which a chain of some thousand states is too coarse.
 _TOO_MANY_DIMENSIONS = 4
 # The largest |z| of moments that have not changed since the start, and the words that say so.
