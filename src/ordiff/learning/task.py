@@ -93,8 +93,8 @@ class FitTask:
 
     def lost(self, solution: Solution) -> NDArray[np.intp]:
         """The numbers of the samples that the process does not reach."""
-        reached = solution.problem.likelihood.per_sample(solution.parameters.dynamics(solution.a))
-        return np.flatnonzero(self.usable.kept)[reached < self.nowhere]
+        log_likelihood = solution.problem.likelihood.per_sample(solution.parameters.dynamics(solution.a))
+        return np.flatnonzero(self.usable.kept)[log_likelihood < self.nowhere]
 
 
 def _turning(
