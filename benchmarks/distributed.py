@@ -32,6 +32,7 @@ ROWS, HORIZON, STEP = 250_000, 4.0, 0.002
 SIZES = (100_000, 1_000_000)
 # points, coordinates and neighbours of the operators, and the steps that are measured
 POINTS, COORDINATES, NEIGHBORS, STEPS = (500_000, 5_000_000), 10, 30, 20
+REACH = 2.5  # deviations of a step to the farthest neighbour
 HELD_OUT = 20_000
 
 
@@ -177,8 +178,9 @@ def operator_row(client: Any, m: int) -> list[str]:
     done(f"graph (recall {graph.recall_:.3f}, halo {graph.halo / m:.2f})")
     first, second = X[:, :2].compute().T
     kernel = od.Kernel(od.Ordering(4 * first), noise=1.0, dimension=2)
-    op = distributed.operator(kernel, graph, eps=0.01, density="knn")
-    done("operator")
+    eps = (np.median(graph.radius(NEIGHBORS)) / REACH) ** 2  # noise 1: the farthest is so many deviations away
+    op = distributed.operator(kernel, graph, eps, density="knn")
+    done(f"operator (eps {eps:.2g})")
     op.backward(first, steps=STEPS)
     done(f"{STEPS} steps")
     tips = {}

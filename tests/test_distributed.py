@@ -59,6 +59,9 @@ def test_the_graph_is_that_in_memory(graph, X):
     np.testing.assert_array_equal(found.sqdist, exact.sqdist)
     assert 0 < graph.halo < 2000
     assert graph.n_edges == exact.n_edges
+    np.testing.assert_array_equal(graph.radius(7), exact.radius(7))
+    with pytest.raises(ValueError, match="k must be"):
+        graph.radius(K + 1)
 
 
 def test_steps_generator_and_adjoint_are_those_in_memory(pair, rng):

@@ -216,6 +216,11 @@ class DistributedGraph:
             indices[ids[:own]] = ids[rows]
         return NeighborGraph._finish(indptr, indices.ravel(), X)
 
+    def radius(self, k: int) -> Array:
+        """The distance to the k-th nearest other of every sample, (m,), as `NeighborGraph.radius`."""
+        k = _validation.count(k, "k", 1, self.k)
+        return self.gathered(_gather(self.client, _map(self.client, GraphBlock.radius, self.blocks, k=k)))
+
     def gathered(self, parts: Sequence[Array]) -> Array:
         """A function on the samples, (m, …), from its values on the points of each block."""
         out = np.empty((self.n_points, *np.shape(parts[0])[1:]))
@@ -349,8 +354,7 @@ def _density(kernel: Kernel, graph: DistributedGraph, density: ArrayLike | str |
     if d is None:
         raise ValueError('density="knn" in blocks needs the dimension of the data: give Kernel(..., dimension=d).')
     k = min(_DENSITY_NEIGHBORS, graph.k)
-    parts = _gather(graph.client, _map(graph.client, GraphBlock.radius, graph.blocks, k=k))
-    return ball_density(_validation.apart(graph.gathered(parts), k, "density is infinite"), k, graph.n_points, d)
+    return ball_density(_validation.apart(graph.radius(k), k, "density is infinite"), k, graph.n_points, d)
 
 
 def _warn_of_step(kernel: Kernel, graph: DistributedGraph, eps: float, blocks: list[StepSummary]) -> None:
