@@ -123,7 +123,7 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class BlockPoints:
-    """ids: the samples of a cell, ascending, (own,); X: their coordinates, (own, n)."""
+    """ids: the samples of a cell, (own,); X: their coordinates, (own, n)."""
 
     ids: Ids
     X: Array
@@ -153,11 +153,25 @@ def joined(*parts: BlockPoints) -> BlockPoints:
     return BlockPoints(np.concatenate([part.ids for part in parts]), np.concatenate([part.X for part in parts]))
 
 
-def own_candidates(points: BlockPoints, k: int) -> Candidates:
-    shape = (len(points.X), k + 1)
-    empty = Candidates(points, np.full(shape, -1), np.full(shape, np.inf), np.full(shape[0], np.inf))
-    found = _searched(empty, points, np.ones(len(points.X), bool))
-    return replace(found, within=found.distances[:, -1])
+def along_a_curve(points: BlockPoints) -> BlockPoints:
+    """The same points, near ones after each other: a search of another cell then visits what is in cache."""
+    order = along_curve(points.X)
+    return BlockPoints(points.ids[order], points.X[order])
+
+
+def own_candidates(points: BlockPoints, k: int, method: str = "exact", recall: float = 1.0) -> Candidates:
+    """The k nearest of each within its cell, by a search of this method."""
+    m = len(points.X)
+    ids, distances = np.full((m, k + 1), -1), np.full((m, k + 1), np.inf)
+    if (width := min(k + 1, m)) > 1:
+        graph = NeighborGraph.build(points.X, width - 1, method=method, recall=recall)
+        square = graph.sqdist.reshape(m, width)
+        order = np.argsort(square, axis=1, kind="stable")
+        ids[:, :width] = points.ids[np.take_along_axis(graph.indices.reshape(m, width), order, axis=1)]
+        distances[:, :width] = np.sqrt(np.take_along_axis(square, order, axis=1))
+    elif m:
+        ids[:, 0], distances[:, 0] = points.ids, 0.0
+    return Candidates(points, ids, distances, distances[:, -1])
 
 
 def cells_to_search(found: Candidates, cells: Cells, cell: int, reach: float = 1.0) -> list[int]:
@@ -177,11 +191,11 @@ def _asking(found: Candidates, cells: Cells, cell: int, reach: float) -> NDArray
     return cells.distance(found.points.X, cell) < np.minimum(found.distances[:, -1], reach * found.within)
 
 
-def some_of(found: Candidates, share: float, seed: list[int]) -> tuple[Array, Array]:
-    """Some points of a cell, (q, n), and the last distance of each within it, (q,)."""
+def some_of(found: Candidates, seed: list[int], share: float) -> tuple[Array, Array, Array]:
+    """Some points of a cell, (q, n), the last distance of each within it, (q,), and all its distances so far."""
     m = len(found.points.X)
     rows = np.random.default_rng(seed).choice(m, min(m, int(np.ceil(share * m))), replace=False)
-    return found.points.X[rows], found.within[rows]
+    return found.points.X[rows], found.within[rows], found.distances[rows]
 
 
 def nearest_in(points: BlockPoints, queries: Array, k: int) -> Array:
@@ -194,19 +208,30 @@ def nearest_in(points: BlockPoints, queries: Array, k: int) -> Array:
 
 
 def reach_for(
-    cells: Cells, queries: Array, within: Array, distances: list[Array], recall: float
-) -> tuple[float, float]:
-    """The reach with which queries (q, n) find this share of their k nearest, and the share that others then find.
+    cells: Cells, queries: Array, within: Array, found: Array, distances: list[Array], recall: float
+) -> float:
+    """The reach with which queries (q, n) find this share of their k nearest others.
 
-    distances: of each cell, those of the k + 1 nearest to every query, itself counted, (q, k + 1).
+    found: the distances found in their own cells, (q, k + 1); distances: of each cell, those of the k + 1 nearest to
+    every query, itself counted, (q, k + 1).
     """
-    width = distances[0].shape[1]
+    width = found.shape[1]
     near = np.argsort(np.hstack(distances), axis=1, kind="stable")[:, 1:width] // width  # their cells
+    elsewhere = near != cells.of(queries)[:, None]
+    missing = int(np.ceil((recall - recall_of(found, distances)) * near.size))
+    if missing <= 0:
+        return 0.0
     bounds = np.stack([cells.distance(queries, c) for c in range(cells.count)], axis=1)
     needed = np.take_along_axis(bounds, near, axis=1) / np.maximum(within, np.finfo(float).tiny)[:, None]
-    choosing = np.sort(needed[::2], axis=None)
-    reach = min(1.0, float(choosing[int(np.ceil(recall * choosing.size)) - 1]) * (1 + 1e-9) + 1e-12)
-    return reach, float((needed[1::2] < reach).mean())
+    needed = np.sort(needed[elsewhere])
+    return min(1.0, float(needed[missing - 1]) * (1 + 1e-9) + 1e-12) if missing <= needed.size else 1.0
+
+
+def recall_of(found: Array, distances: list[Array]) -> float:
+    """The share of the nearest others that are among those found, from the distances of these, (q, k + 1), and of the
+    nearest in each cell."""
+    last = np.sort(np.hstack(distances), axis=1)[:, [found.shape[1] - 1]]
+    return float((found[:, 1:] <= last * (1 + 1e-12)).mean())
 
 
 def _searched(found: Candidates, other: BlockPoints, asking: NDArray[np.bool_]) -> Candidates:
@@ -263,10 +288,8 @@ class GraphBlock:
         return self.graph.radius(k, pad=True)[: self.own]
 
     def aggregates(self, count: int) -> NDArray[np.intp]:
-        """The points in so many groups of near ones, (own,)."""
-        rank = np.empty(self.own, np.intp)
-        rank[along_curve(self.graph._X[: self.own])] = np.arange(self.own)  # type: ignore[index]
-        return rank * count // self.own
+        """The points, which are along a curve, in so many groups of near ones, (own,)."""
+        return np.arange(self.own) * count // self.own
 
 
 @dataclass(frozen=True, eq=False)

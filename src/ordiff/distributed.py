@@ -40,8 +40,9 @@ __all__ = ["DistributedGraph", "DistributedOperator", "build_graph", "fate_proba
 
 # Points of a block, about, and rows of the sample by which the cells are cut.
 _BLOCK_POINTS, _SAMPLE = 100_000, 50_000
-# Points whose neighbours are found exactly, to choose how far an approximate search reaches and to measure it.
-_QUERIES = 1_000
+# Points whose neighbours are found exactly, to choose how far an approximate search reaches and to measure it; and the
+# least share of its neighbours that `NeighborGraph.build` can be asked for.
+_QUERIES, _LEAST_RECALL = 1_000, 0.98
 # Neighbours behind density="knn", as for a graph in memory.
 _DENSITY_NEIGHBORS = 12
 # Parts of functions are sent as arguments of tasks, of any size: what is scattered is lost with its worker.
@@ -244,7 +245,8 @@ def build_graph(
     not an exact graph. client: by default the one that is connected.
 
     method: "exact", or "approximate". In more than about 6 coordinates without structure a point's neighbours may be in
-    most of the cells, and an exact search then costs as much as comparing all pairs. An approximate one looks only into
+    most of the cells, and an exact search then costs as much as comparing all pairs. An approximate one searches a
+    block's own cell as `NeighborGraph.build` does by default, with faiss where that is faster, and looks only into
     cells that are near, so that it finds the share ``recall`` of the neighbours of a sample; ``graph.recall_`` is the
     share on another sample.
     """
@@ -267,15 +269,17 @@ def build_graph(
     split = [_submit(client, _blocks.pieces, x, first[i], cells) for i, x in enumerate(futures)]
     # piece by piece, so that no worker gets the chunks whole
     parts = [_map(client, getitem, [one] * count, range(count)) for one in split]
-    points = [_submit(client, _blocks.joined, *cell) for cell in zip(*parts, strict=True)]
-    found = [_submit(client, _blocks.own_candidates, one, k) for one in points]
-    reach, reached = 1.0, 1.0
-    if method == "approximate" and count > 1:
-        share, seeds = min(1.0, _QUERIES / m), [[random_state, c] for c in range(count)]
-        some = _gather(client, _map(client, _blocks.some_of, found, [share] * count, seeds))
-        queries, within = (np.concatenate([one[part] for one in some]) for part in range(2))
-        distances = _gather(client, _map(client, _blocks.nearest_in, points, queries=queries, k=k + 1))
-        reach, reached = _blocks.reach_for(cells, queries, within, distances, recall)
+    joined = [_submit(client, _blocks.joined, *cell) for cell in zip(*parts, strict=True)]
+    points = _map(client, _blocks.along_a_curve, joined)
+    reach, options = 1.0, {}
+    if method == "approximate":
+        options = {"method": "auto", "recall": max((1 + recall) / 2, _LEAST_RECALL)}  # the other half by the reach
+    found = _map(client, _blocks.own_candidates, points, k=k, **options)
+    if method == "approximate":
+        queries, within, here = _some_of(client, found, m, random_state)
+        near = _gather(client, _map(client, _blocks.nearest_in, points, queries=queries, k=k + 1))
+        chosen = [one[::2] for one in near]
+        reach = _blocks.reach_for(cells, queries[::2], within[::2], here[::2], chosen, recall)
     options = {"cells": cells, "reach": reach}
     asked = _gather(
         client, [_submit(client, _blocks.cells_to_search, f, cell=c, **options) for c, f in enumerate(found)]
@@ -283,7 +287,17 @@ def build_graph(
     for c, others in enumerate(asked):
         for other in others:
             found[c] = _submit(client, _blocks.with_cell, found[c], points[other], cell=other, **options)
+    reached = 1.0
+    if method == "approximate":
+        reached = _blocks.recall_of(_some_of(client, found, m, random_state)[2][1::2], [one[1::2] for one in near])
     return DistributedGraph(client, k, _map(client, GraphBlock.of, found), reached)
+
+
+def _some_of(client: Any, found: Sequence[Any], m: int, random_state: int) -> tuple[Array, ...]:
+    """Of a sample of all points: themselves, their last distances within their cells, all their distances so far."""
+    seeds, share = [[random_state, c] for c in range(len(found))], min(1.0, _QUERIES / m)
+    some = _gather(client, _map(client, _blocks.some_of, found, seeds, share=share))
+    return tuple(np.concatenate(part) for part in zip(*some, strict=True))
 
 
 def _whole_rows(X: Any) -> Any:
