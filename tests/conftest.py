@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from inline_client import InlineClient
+
 # a shell starts its background jobs with interrupts ignored, and tests send some
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -48,3 +50,12 @@ def set_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", n)
 
     return set_threads
+
+
+@pytest.fixture
+def inline(monkeypatch: pytest.MonkeyPatch) -> InlineClient:
+    """What asks for a Dask client gets one whose worker is this process."""
+    client = InlineClient()
+    monkeypatch.setattr("ordiff.distributed._client", lambda _: client)
+    monkeypatch.setattr("ordiff.distributed._wait", lambda *_: None)
+    return client

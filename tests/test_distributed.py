@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -77,24 +78,8 @@ def test_steps_generator_and_adjoint_are_those_in_memory(pair, rng):
     assert not blocks.generator(np.ones(2000)).any()
 
 
-class Inline:
-    """A client whose one worker is this process: systems take hundreds of rounds, which a scheduler makes slow."""
-
-    def submit(self, function, *arguments, pure, **options):
-        return function(*arguments, **options)
-
-    def map(self, function, *arguments, pure, **options):
-        return [pickle.loads(pickle.dumps(function(*each, **options))) for each in zip(*arguments, strict=True)]
-
-    def gather(self, futures):
-        return futures
-
-    def compute(self, part):
-        return part.compute(scheduler="sync")
-
-
-def test_fates_and_stationary_mass_are_those_in_memory(client, graph, kernel, pair, X):
-    here = distributed.DistributedGraph(Inline(), K, client.gather(list(graph.blocks)))
+def test_fates_and_stationary_mass_are_those_in_memory(client, inline, graph, kernel, pair, X):
+    here = distributed.DistributedGraph(inline, K, client.gather(list(graph.blocks)))
     local, blocks = pair[0], distributed.operator(kernel, here, EPS, density="knn", alpha=0.5)
     ends = {"left": X[:, 0] < -0.7, "right": X[:, 0] > 0.7}
     fates = distributed.fate_probabilities(blocks, ends)
@@ -137,6 +122,26 @@ def test_a_scheduler_that_is_gone_is_told():
         op.backward(x[:, 0])
 
 
+def test_workers_that_are_all_paused_are_told(monkeypatch):
+    from dask.distributed import Client, LocalCluster, Status
+
+    monkeypatch.setattr(distributed, "_PATIENCE", 0.3)
+    options = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
+    with LocalCluster(**options) as cluster, Client(cluster, set_as_default=False) as client:
+        slow = distributed._submit(client, time.sleep, 1)
+        assert distributed._gather(client, [slow]) == [None]  # workers that take longer are waited for
+        for worker in cluster.workers.values():
+            cluster.loop.add_callback(setattr, worker, "status", Status.paused)
+        with pytest.raises(MemoryError, match="all workers have been paused by Dask, since their memory is full"):
+            distributed._gather(client, [distributed._submit(client, abs, -1)])
+
+
+def test_what_blocks_hold_is_what_they_say(client, graph):
+    block = client.gather(graph.blocks[0])
+    arrays = [block.ids, *(getattr(block.graph, name) for name in ("indptr", "indices", "sqdist", "X"))]
+    assert sum(a.nbytes for a in arrays) < sys.getsizeof(block) < 1.3 * sum(a.nbytes for a in arrays)
+
+
 def test_orderings_of_all_forms(graph, X, rng):
     f, exact = rng.normal(size=2000), od.NeighborGraph.build(X, k=K)
     turning = np.stack([-X[:, 1], X[:, 0]], axis=1)
@@ -170,9 +175,8 @@ def test_other_versions_are_refused():
 
 
 @pytest.mark.parametrize("recall", [0.9, 0.98])
-def test_an_approximate_graph_has_the_recall_that_it_reports(recall, monkeypatch):
+def test_an_approximate_graph_has_the_recall_that_it_reports(recall, inline, monkeypatch):
     X, k = np.random.default_rng(8).uniform(size=(3000, 10)), 15
-    monkeypatch.setattr(distributed, "_client", lambda _: Inline())
     asked, search = [], _blocks.nearest_among
     monkeypatch.setattr(_blocks, "nearest_among", lambda X, q, k: asked.append(len(q)) or search(X, q, k))
     graph = distributed.build_graph(da.from_array(X, chunks=800), k, n_blocks=6, method="approximate", recall=recall)

@@ -54,27 +54,6 @@ def in_memory(line):
     return model([1.0]).fit(*line)
 
 
-class Inline:
-    """A client whose one worker is this process."""
-
-    def submit(self, function, *arguments, pure, **options):
-        return pickle.loads(pickle.dumps(function))(*arguments, **options)
-
-    def map(self, function, *arguments, pure, **options):
-        return [self.submit(function, *each, pure=pure, **options) for each in zip(*arguments, strict=True)]
-
-    def compute(self, part):
-        return part.compute(scheduler="sync")
-
-    def gather(self, futures):
-        return futures
-
-
-@pytest.fixture
-def inline(monkeypatch):
-    monkeypatch.setattr(distributed, "_client", lambda _: Inline())
-
-
 def same(found, expected):
     assert found.loss_ == pytest.approx(expected.loss_, abs=1e-8)
     for name in ("ordering_", "drift_", "ordering_std_"):

@@ -174,7 +174,8 @@ class AbsorbingSystem:
         self._elimination: GTHElimination | None = None
         with np.errstate(all="ignore"):
             try:
-                self._precondition = _two_levels(self) if large else _factored(self.matrix)
+                levels = (self.matrix, self.leaving, self.matrix_product)
+                self._precondition = two_levels(*levels) if large else _factored(self.matrix)
             except SolveError as error:
                 self._eliminate(error)
 
@@ -279,34 +280,41 @@ def _factored(matrix: sp.csr_array) -> LinearMap:
     return lambda b, transposed: lu.solve(b, "T" if transposed else "N")
 
 
-def approximate_inverse(system: Any) -> LinearMap:
-    """That of an `AbsorbingSystem`, or of another with ``matrix``, ``size``, ``leaving`` and ``matrix_product``."""
-    return _two_levels(system) if system.size > _MAX_FACTORED else _factored(system.matrix)
+def approximate_inverse(matrix: sp.csr_array, leaving: Array, product: LinearMap, most_aggregates: int) -> LinearMap:
+    """Of I − Q: by factors if it is small, else by two levels."""
+    if matrix.shape[0] <= _MAX_FACTORED:
+        return _factored(matrix)
+    return two_levels(matrix, leaving, product, most_aggregates)
 
 
-def _two_levels(system: Any) -> LinearMap:
-    """A coarse solve for functions constant on aggregates; before and after it one with the strong couplings only."""
-    matrix, m = system.matrix, system.size
-    count = int(np.clip(m // _STATES_PER_AGGREGATE, *_AGGREGATES))
+def two_levels(
+    matrix: sp.csr_array, leaving: Array, product: LinearMap, most_aggregates: int | None = None
+) -> LinearMap:
+    """A coarse solve for functions constant on aggregates; before and after it one with the strong couplings only.
+
+    matrix: I − Q; leaving: its row sums; product: that with the matrix or its transpose, which is all that is kept.
+    """
+    m, (least, most) = matrix.shape[0], _AGGREGATES
+    count = int(np.clip(m // _STATES_PER_AGGREGATE, least, most if most_aggregates is None else most_aggregates))
     label = _aggregates(matrix, count)
     members = sp.csr_array((np.ones(m), (np.arange(m), label)), shape=(m, count))
     # a state's weight: its visits in the first moves of the jump chain from everywhere, times its holding time
     holding = 1.0 / matrix.diagonal()
     mass, weight = np.ones(m), np.ones(m)
     for _ in range(_MOVES):
-        mass -= system.matrix_product(holding * mass, True)
+        mass -= product(holding * mass, True)
         weight += mass
     weight *= holding
-    leaving = _group_sums(label, weight * system.leaving, count)
-    coarse = _factored(_with_row_sums(members.T @ sp.diags_array(weight) @ matrix @ members, leaving))
+    sums = _group_sums(label, weight * leaving, count)
+    coarse = _factored(_with_row_sums(members.T @ sp.diags_array(weight) @ matrix @ members, sums))
     strong = _factored(_strong_couplings(matrix))
 
     def cycle(b: Array, transposed: bool) -> Array:
         left, right = (1.0, weight) if transposed else (weight, 1.0)
         x = strong(b, transposed)
-        residual = left * (b - system.matrix_product(x, transposed))
+        residual = left * (b - product(x, transposed))
         x += right * coarse(_group_sums(label, residual, count), transposed)[label]
-        return x + strong(b - system.matrix_product(x, transposed), transposed)
+        return x + strong(b - product(x, transposed), transposed)
 
     return cycle
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from ordiff import _validation
 from ordiff._absorbing import LinearMap, approximate_inverse
 from ordiff._compiled import csr
+from ordiff._sizes import Sized
 from ordiff._validation import Array
 from ordiff.graph import NeighborGraph
 from ordiff.graph.layout import as_columns
@@ -40,6 +41,8 @@ from ordiff.kernel.terms import empty_row
 Ids = NDArray[np.int64]
 # By how much of their size coordinates may be off when a cell is ruled out.
 _SLACK = 1e-9
+# Aggregates of the preconditioner of a block, at most: their factors take 12 bytes for each pair or less.
+_AGGREGATES = 1_000
 
 
 # -------------------------------------------------------------------------------------------------- cells
@@ -122,7 +125,7 @@ class Cells:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockPoints:
+class BlockPoints(Sized):
     """ids: the samples of a cell, (own,); X: their coordinates, (own, n)."""
 
     ids: Ids
@@ -130,7 +133,7 @@ class BlockPoints:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class Candidates(Sized):
     """The nearest so far of each point, self counted: ids and distances, (own, k + 1), −1 and infinite where there are
     too few; and the points of other cells among them. within: the last distance in the own cell, (own,)."""
 
@@ -252,7 +255,7 @@ def _searched(found: Candidates, other: BlockPoints, asking: NDArray[np.bool_]) 
 
 
 @dataclass(frozen=True, eq=False)
-class GraphBlock:
+class GraphBlock(Sized):
     """own: points of the block; ids: the samples that they and then their halo are; graph: a graph of all these, whose
     first ``own`` rows are those of the whole graph. A point of the halo has no neighbour but itself."""
 
@@ -303,7 +306,7 @@ class StepSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class OperatorBlock:
+class OperatorBlock(Sized):
     """Rows of P on the points of a block and its halo."""
 
     own: int
@@ -316,7 +319,9 @@ class OperatorBlock:
         cls, block: GraphBlock, kernel: Kernel, eps: float, log_weight: Array, self_weight: float
     ) -> tuple[OperatorBlock, StepSummary]:
         """kernel: that of the points of the block and its halo, as `restricted` makes it."""
-        graph, own = block.graph, block.own
+        own, graph = block.own, block.graph
+        # a copy, so that what it caches, such as its layout, is not kept with the block
+        graph = NeighborGraph._make(graph._indptr, graph._indices, graph._sqdist, graph._X, None, graph._known_summary)
         kernel = kernel.on(graph)
         data = np.asarray(
             graph.layout.unsort_edges(kernel.transition(graph, eps, log_weight, self_weight, strict=False))
@@ -361,14 +366,6 @@ class OperatorBlock:
         off = self.indices != rows
         return np.bincount(rows[off], self.data[off], self.own).astype(np.float64, copy=False)
 
-    def own_system(self, free: NDArray[np.bool_]) -> OwnSystem:
-        """I − Q among the free points of the block, (own,)."""
-        P = sp.csr_array((self.data, self.indices.astype(np.int64), self.indptr))[: self.own]
-        Q = sp.csr_array(P[free][:, : self.own][:, free])
-        Q.setdiag(0.0)
-        Q.eliminate_zeros()
-        return OwnSystem(sp.csr_array(sp.diags_array(self.moving()[free]) - Q))
-
     def coarse(self, label: NDArray[np.intp], count: int) -> sp.csr_array:
         """Σ P_ij over i and j of each pair of groups, i ≠ j, (count, count); label: of block and halo, −1 for none."""
         rows = np.repeat(np.arange(self.own), np.diff(self.indptr))
@@ -377,29 +374,43 @@ class OperatorBlock:
         return sp.csr_array((self.data[kept], (a[kept], b[kept])), shape=(count, count))
 
 
-class OwnSystem:
-    """I − Q among free points of one block, and its approximate inverse: the preconditioner of `_absorbing`, which is
-    made where it is first used and never sent."""
+@dataclass(frozen=True, eq=False)
+class OwnSystem(Sized):
+    """I − Q among the free points of a block, and its approximate inverse: the preconditioner of `_absorbing`, which is
+    made where it is first used and never sent. free: (own,)."""
 
-    def __init__(self, matrix: sp.csr_array) -> None:
-        self.matrix, self.size = matrix, matrix.shape[0]
-        self.leaving = np.maximum(matrix.sum(axis=1), 0.0)
+    block: OperatorBlock
+    free: NDArray[np.bool_]
+    n_points: int  # of the block and its halo
 
-    def __getstate__(self) -> sp.csr_array:
-        return self.matrix
+    def __reduce__(self) -> Any:
+        return OwnSystem, (self.block, self.free, self.n_points)
 
-    def __setstate__(self, matrix: sp.csr_array) -> None:
-        OwnSystem.__init__(self, matrix)
+    def matrix(self) -> sp.csr_array:
+        """I − Q, its diagonal without the cancellation of 1 − P_ii."""
+        block, free = self.block, self.free
+        indices = block.indices.view(np.dtype(block.indices.dtype.name.removeprefix("u")))
+        P = sp.csr_array((block.data, indices, block.indptr), shape=(block.own, self.n_points))
+        Q = sp.csr_array(P[free][:, : block.own][:, free])
+        Q.setdiag(0.0)
+        Q.eliminate_zeros()
+        return sp.csr_array(sp.diags_array(block.moving()[free]) - Q)
 
-    def matrix_product(self, x: Array, transposed: bool) -> Array:
-        return np.asarray((self.matrix.T if transposed else self.matrix) @ x)
+    def product(self, x: Array, transposed: bool) -> Array:
+        """(I − Q) x, or its transpose."""
+        padded = np.zeros(self.n_points)
+        own = padded[: self.block.own]
+        own[self.free] = x
+        moved = self.block.push(own, self.n_points)[: self.block.own] if transposed else self.block.pull(padded)
+        return x - moved[self.free, 0]
 
     @cached_property
     def _inverse(self) -> LinearMap:
-        return approximate_inverse(self)
+        matrix = self.matrix()
+        return approximate_inverse(matrix, np.maximum(matrix.sum(axis=1), 0.0), self.product, _AGGREGATES)
 
     def apply(self, b: Array, transposed: bool) -> Array:
-        return self._inverse(b, transposed) if self.size else b
+        return self._inverse(b, transposed) if b.size else b
 
 
 # -------------------------------------------------------------------------------------------------- kernels

@@ -47,6 +47,8 @@ _QUERIES, _LEAST_RECALL = 1_000, 0.98
 _DENSITY_NEIGHBORS = 12
 # Parts of functions are sent as arguments of tasks, of any size: what is scattered is lost with its worker.
 _NO_WARNING = {"distributed.admin.large-graph-warning-threshold": "1TB"}
+# Seconds after which it is asked whether workers that have not answered are paused; twice, and it is an error.
+_PATIENCE = 30.0
 # Packages whose versions on the workers must be those of the client.
 _PACKAGES = ("ordiff", "numpy", "scipy", "numba", "scikit-learn", "dask", "distributed")
 
@@ -131,7 +133,28 @@ def _map(client: Any, function: Callable[..., Any], *arguments: Sequence[Any], *
 
 def _gather(client: Any, futures: Sequence[Any]) -> list[Any]:
     with _told():
+        _wait(client, futures)
         return list(client.gather(list(futures)))
+
+
+def _wait(client: Any, futures: Sequence[Any]) -> None:
+    """Until the futures are there; workers that have stopped for want of memory would never make them."""
+    from dask.distributed import wait
+
+    paused = False
+    while True:
+        try:
+            with client.as_current():
+                wait(list(futures), timeout=_PATIENCE)
+            return
+        except TimeoutError:
+            workers = client.scheduler_info(n_workers=-1)["workers"].values()
+            before, paused = paused, bool(workers) and all(one["status"] == "paused" for one in workers)
+        if before and paused:
+            raise MemoryError(
+                "all workers have been paused by Dask, since their memory is full: give them more memory "
+                "(memory_limit), or more workers, or make smaller chunks or more blocks (n_blocks)."
+            )
 
 
 def is_dask_array(X: Any) -> bool:
@@ -440,7 +463,8 @@ class DistributedOperator(MarkovChain):
         graph = self.graph
         own = [ids[:n] for ids, n in zip(graph.ids, graph.own, strict=True)]
         inside = [ids[free[ids]] for ids in own]
-        systems = _map(graph.client, OperatorBlock.own_system, self.blocks, [free[ids] for ids in own])
+        sizes = [len(ids) for ids in graph.ids]
+        systems = _map(graph.client, OwnSystem, self.blocks, [free[ids] for ids in own], sizes)
 
         def inverse(b: Array, transposed: bool) -> Array:
             out = np.zeros_like(b)

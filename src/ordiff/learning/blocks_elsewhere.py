@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ordiff._coordinates import LinearCoordinates
+from ordiff._sizes import Sized
 from ordiff._validation import Array
 from ordiff.learning.likelihood import positive_likelihood
 from ordiff.learning.observation import Observation, known_time_weights, place_matrix
@@ -36,7 +37,7 @@ class ChainView:
 
 
 @dataclass(frozen=True, eq=False)
-class SampleRows:
+class SampleRows(Sized):
     """Samples of one block: points (p, n), times (p,) or windows (p, 2), weights (p,), and the number of the first."""
 
     X: Array
@@ -60,7 +61,7 @@ class SampleFilter:
 
 
 @dataclass(frozen=True, eq=False)
-class ObservedBlock:
+class ObservedBlock(Sized):
     """The samples of a block that are used, in the order of the states that they are near."""
 
     weights: SliceWeights | None  # None when no sample is used
