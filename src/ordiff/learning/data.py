@@ -13,6 +13,7 @@ from ordiff._coordinates import LinearCoordinates, distinct_rows, is_noise_in_ti
 from ordiff._parallel import cached_property
 from ordiff._validation import Array
 from ordiff.learning.settings import DesignedStates, FitSettings, TimeDensity
+from ordiff.learning.way import unseen_way
 from ordiff.states import States, local_dimension
 
 # The share of rows that may be copies, and the ratio of the spreads of columns, before it is said.
@@ -111,6 +112,12 @@ class Snapshots:
     def support(self) -> Array:
         """The points that states are spread over: these, and those elsewhere where none of these is near."""
         return self.X if self.elsewhere is None else np.concatenate([self.X, self.elsewhere.outside(self.X)])
+
+    @cached_property
+    def way(self) -> Array:
+        """Points (p, n) where the process passes and no samples are; none where times are not known."""
+        times = self.middle_times
+        return self.X[:0] if times is None else unseen_way(self.X, times, self.start, self.start_weights)
 
     @property
     def one_start(self) -> bool:

@@ -252,19 +252,27 @@ def _fastest(data: Snapshots, chain: FittedChain) -> float:
 
 
 def _states(settings: FitSettings, data: Snapshots, spacing: float, widen: bool = True) -> States:
-    """Designed states, so far apart, or, if the spacing is ours to choose, as far as it takes to reach the start."""
+    """Designed states, so far apart, or, if the spacing is ours to choose, as far as it takes to reach the start; on
+    the way between snapshots too."""
 
-    def attempt(spacing: float) -> States:
+    def attempt(spacing: float, support: Array, dimension: int | None = settings.dimension) -> States:
         return States.design(
-            data.support, spacing, data.start, start_weights=data.start_weights, dimension=settings.dimension,
+            support, spacing, data.start, start_weights=data.start_weights, dimension=dimension,
             random_state=settings.random_state,
         )  # fmt: skip
 
-    *first, last = _WIDER if widen and settings.spacing == "auto" else (1.0,)
-    for wider in first:
+    def reaching() -> States:
+        *first, last = _WIDER if widen and settings.spacing == "auto" else (1.0,)
+        for wider in first:
+            with suppress(GraphError):
+                return attempt(spacing * wider, data.support)
+        return attempt(spacing * last, data.support)
+
+    states = reaching()
+    if len(data.way) and states.dimension == states.points.shape[1]:
         with suppress(GraphError):
-            return attempt(spacing * wider)
-    return attempt(spacing * last)
+            return attempt(spacing, np.concatenate([data.support, data.way]), states.dimension)
+    return states
 
 
 def wanted_spacing(d: int, eps: float, noise: float) -> float:
