@@ -191,6 +191,17 @@ def test_an_approximate_graph_has_the_recall_that_it_reports(recall, inline, mon
     assert approximate < (0.6 if recall < 0.95 else 0.8) * sum(asked)
 
 
+def test_one_block_and_cells_of_hardly_any_points(inline, rng):
+    X, k = rng.normal(size=(300, 10)), 12
+    one = distributed.build_graph(da.from_array(X), k, n_blocks=1, method="approximate")
+    np.testing.assert_array_equal(one.collect().indices, od.NeighborGraph.build(X, k=k).indices)
+    assert one.recall_ == 1
+    X[1:] = X[1]  # one point, and the others in one place
+    for method in ("exact", "approximate"):
+        graph = distributed.build_graph(da.from_array(X, chunks=100), k, n_blocks=4, method=method).collect()
+        np.testing.assert_array_equal(np.sort(graph.sqdist), np.sort(od.NeighborGraph.build(X, k=k).sqdist))
+
+
 @pytest.mark.parametrize(("n", "count"), [(3, 7), (17, 3), (2, 1)])
 def test_the_search_in_cells_is_exact(n, count, rng):
     X, k = rng.normal(size=(400, n)), 12

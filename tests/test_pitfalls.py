@@ -97,13 +97,21 @@ def test_a_start_that_nothing_leads_from_is_an_error(rng):
         od.States.design(rng.uniform(-1, 1, (2000, 2)), 0.05, several, start_weights=[0.95, *np.full(20, 0.0025)])
 
 
-def test_a_gap_that_can_be_bridged_is_told_of():
+def test_a_gap_is_filled_with_states():
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         model = fit(*moved(0.12, np.random.default_rng(0)), np.array([0.2, 0.0]))
-    assert any("to bridge the gap" in str(one.message) for one in told)
+    assert not any("to bridge the gap" in str(one.message) for one in told)
     np.testing.assert_allclose(model.states_.start @ model.states_.points, [0.2, 0.0])
-    assert 0.1 < model.noise_[0] < 0.3
+    assert 0.1 < model.noise_[0] < 0.2
+
+
+def test_a_gap_is_bridged_and_told_of_where_times_are_not_known():
+    X, _ = moved(0.03, np.random.default_rng(0))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        fit(X, None, np.array([0.2, 0.0]), times=od.TimeDensity("uniform", 1.0))
+    assert any("to bridge the gap" in str(one.message) for one in told)
 
 
 @pytest.mark.slow

@@ -27,6 +27,8 @@ from ordiff.learning.smoothing import FIRST_ROTATION, best_strengths
 
 # |Dw| in units of that of the gradient, and r.
 _SIZES, _ROUGHNESS = (0.125, 0.25, 0.5, 1.0), (1e-4, 1e-3, 1e-2, 1e-1)
+# The least |D²l| that is compared with, in units of |Dw| of bᵀBb = 1: of a constant ordering it is 0.
+_LEAST = 1e-3
 # The largest e is at most so many nats above the logarithm of the Bayes factor.
 MOST_ABOVE = float(np.log(len(_SIZES) * len(_ROUGHNESS)))
 
@@ -66,7 +68,7 @@ class RotationScore:
     def left_out(self, gradient: float, unit: float) -> LeftOut:
         """What leaving it out leaves unknown; ``gradient``: the rms of |D²l|, ``unit``: that of |Dw| for bᵀBb = 1."""
         rough, (bend, _) = np.diag(self.block.penalty), self.block.lower[0]
-        evidence, squares = [], []
+        evidence, squares, gradient = [], [], max(gradient, _LEAST * unit)
         for size, r in product(_SIZES, _ROUGHNESS):
             form = r * rough + bend
             expected = float(np.trace(np.linalg.solve(form, bend)))  # of bᵀBb with P = form
