@@ -77,7 +77,8 @@ class Cells:
                 centres.append(points.mean(axis=0))
                 return -len(walls)
             left = parts // 2
-            w = np.linalg.eigh(np.cov(points, rowvar=False).reshape(points.shape[1], -1))[1][:, -1]
+            away = points - points.mean(axis=0)
+            w = np.linalg.eigh(away.T @ away)[1][:, -1]
             along = points @ w
             cut = float(np.quantile(along, left / parts))
             node = len(normals)
@@ -143,6 +144,10 @@ class Candidates(Sized):
     within: Array
     others: tuple[BlockPoints, ...] = ()
 
+    def count(self) -> int:
+        """The number of points."""
+        return len(self.points.ids)
+
 
 def pieces(X: Array, first: int, cells: Cells) -> list[BlockPoints]:
     """The rows of a chunk of the data, of which the first is sample ``first``, by cells."""
@@ -158,7 +163,7 @@ def joined(*parts: BlockPoints) -> BlockPoints:
 
 def along_a_curve(points: BlockPoints) -> BlockPoints:
     """The same points, near ones after each other: a search of another cell then visits what is in cache."""
-    order = along_curve(points.X)
+    order = along_curve(points.X) if len(points.X) else np.empty(0, np.intp)
     return BlockPoints(points.ids[order], points.X[order])
 
 
@@ -191,7 +196,9 @@ def with_cell(found: Candidates, other: BlockPoints, cells: Cells, cell: int, re
 
 
 def _asking(found: Candidates, cells: Cells, cell: int, reach: float) -> NDArray[np.bool_]:
-    return cells.distance(found.points.X, cell) < np.minimum(found.distances[:, -1], reach * found.within)
+    full = np.isfinite(found.within)  # its own cell has as many points as are wanted
+    within = np.where(full, reach * np.where(full, found.within, 0.0), np.inf)
+    return cells.distance(found.points.X, cell) < np.minimum(found.distances[:, -1], within)
 
 
 def some_of(found: Candidates, seed: list[int], share: float) -> tuple[Array, Array, Array]:

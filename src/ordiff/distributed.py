@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ordiff import _blocks, _validation
 from ordiff._block_passage import fate_probabilities, stationary
-from ordiff._blocks import Cells, GraphBlock, OperatorBlock, OwnSystem, StepSummary
+from ordiff._blocks import Candidates, Cells, GraphBlock, OperatorBlock, OwnSystem, StepSummary
 from ordiff._validation import Array
 from ordiff.geometry import ball_density
 from ordiff.graph import NeighborGraph
@@ -313,7 +313,9 @@ def build_graph(
     reached = 1.0
     if method == "approximate":
         reached = _blocks.recall_of(_some_of(client, found, m, random_state)[2][1::2], [one[1::2] for one in near])
-    return DistributedGraph(client, k, _map(client, GraphBlock.of, found), reached)
+    # a cell is empty where more points than it should hold are in one place
+    kept = [one for one, m in zip(found, _gather(client, _map(client, Candidates.count, found)), strict=True) if m]
+    return DistributedGraph(client, k, _map(client, GraphBlock.of, kept), reached)
 
 
 def _some_of(client: Any, found: Sequence[Any], m: int, random_state: int) -> tuple[Array, ...]:
