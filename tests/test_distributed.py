@@ -128,12 +128,31 @@ def test_workers_that_are_all_paused_are_told(monkeypatch):
     monkeypatch.setattr(distributed, "_PATIENCE", 0.3)
     options = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
     with LocalCluster(**options) as cluster, Client(cluster, set_as_default=False) as client:
-        slow = distributed._submit(client, time.sleep, 1)
-        assert distributed._gather(client, [slow]) == [None]  # workers that take longer are waited for
+        slow = distributed._submit(client, time.sleep, 3)
+        time.sleep(0.5)
         for worker in cluster.workers.values():
             cluster.loop.add_callback(setattr, worker, "status", Status.paused)
+        assert distributed._gather(client, [slow]) == [None]  # it runs, and is waited for
         with pytest.raises(MemoryError, match="all workers have been paused by Dask, since their memory is full"):
             distributed._gather(client, [distributed._submit(client, abs, -1)])
+
+
+def test_an_error_does_not_wait_for_all(client, monkeypatch):
+    monkeypatch.setattr(distributed, "_PATIENCE", 0.3)
+    start = time.perf_counter()
+    both = [distributed._submit(client, time.sleep, 20), distributed._submit(client, np.linalg.inv, np.zeros((2, 2)))]
+    with pytest.raises(np.linalg.LinAlgError):
+        distributed._gather(client, both)
+    assert time.perf_counter() - start < 10
+    client.cancel(both)
+
+
+def test_a_block_with_other_neighbours_is_refused(client, graph, kernel, monkeypatch):
+    other = graph.ids[0].copy()
+    other[-2:] = other[-2:][::-1]  # as if it had been computed again with another order
+    monkeypatch.setattr(graph, "ids", (other, *graph.ids[1:]))
+    with pytest.raises(ValueError, match="other neighbours when it was computed again"):
+        distributed.operator(kernel, graph, EPS)
 
 
 def test_what_blocks_hold_is_what_they_say(client, graph):
@@ -200,6 +219,29 @@ def test_one_block_and_cells_of_hardly_any_points(inline, rng):
     for method in ("exact", "approximate"):
         graph = distributed.build_graph(da.from_array(X, chunks=100), k, n_blocks=4, method=method).collect()
         np.testing.assert_array_equal(np.sort(graph.sqdist), np.sort(od.NeighborGraph.build(X, k=k).sqdist))
+
+
+def test_recall_of_clusters_in_many_coordinates(inline, rng):
+    """Distances of the neighbours that were found and of the exact ones agree to rounding."""
+    X = rng.normal(size=(1200, 20)) + 1e4 * rng.normal(size=(8, 20))[np.arange(1200) % 8]
+    graph = distributed.build_graph(da.from_array(X), 15, n_blocks=3, method="approximate")
+    exact = od.NeighborGraph.build(X, k=15).indices
+    share = (np.mean([np.isin(a, b).sum() for a, b in zip(graph.collect().indices.reshape(-1, 16),
+                                                          exact.reshape(-1, 16), strict=True)]) - 1) / 15  # fmt: skip
+    assert graph.recall_ == pytest.approx(share, abs=0.01)
+
+
+def test_the_system_of_a_block_does_not_cancel(client, rng):
+    """A chain that hardly moves: 1 − P_ii would lose ten of sixteen digits."""
+    X = np.linspace(0, 1, 200)[:, None]
+    graph = distributed.build_graph(da.from_array(X), 4, n_blocks=2)
+    with pytest.warns(od.OrdiffWarning, match="too small for the sampling"):
+        block = client.gather(distributed.operator(od.Kernel(dimension=1), graph, 6e-7).blocks[0])
+    assert 1e-12 < block.moving.min() < 1e-8
+    system = _blocks.OwnSystem(block, np.arange(block.own) > 3, len(graph.ids[0]))
+    x, matrix = rng.random(block.own - 4), system.matrix()
+    for transposed, expected in ((False, matrix @ x), (True, matrix.T @ x)):
+        np.testing.assert_allclose(system.product(x, transposed), expected, rtol=1e-10, atol=1e-14 * expected.max())
 
 
 @pytest.mark.parametrize(("n", "count"), [(3, 7), (17, 3), (2, 1)])

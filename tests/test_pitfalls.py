@@ -91,7 +91,7 @@ def test_a_start_that_nothing_leads_from_is_an_error(rng):
     with pytest.raises(GraphError, match=r"start lies 0\.\d+ away from the samples"):
         od.States.design(rng.uniform(-1, 1, (2000, 2)), 0.05, [1.4, 0.0])
     with pytest.raises(GraphError, match="there are no samples between"):
-        fit(*moved(0.22, rng), np.array([0.2, 0.0]))
+        fit(moved(0.22, rng)[0], None, np.array([0.2, 0.0]), times=od.TimeDensity("uniform", 1.0))
     several = np.vstack([[1.8, 0.0], rng.uniform(-0.1, 0.1, (20, 2))])  # most of the mass is far away
     with pytest.raises(GraphError, match="there are no samples between"):
         od.States.design(rng.uniform(-1, 1, (2000, 2)), 0.05, several, start_weights=[0.95, *np.full(20, 0.0025)])

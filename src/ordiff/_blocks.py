@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,8 +42,9 @@ from ordiff.kernel.terms import empty_row
 Ids = NDArray[np.int64]
 # By how much of their size coordinates may be off when a cell is ruled out.
 _SLACK = 1e-9
-# Aggregates of the preconditioner of a block, at most: their factors take 12 bytes for each pair or less.
-_AGGREGATES = 1_000
+# Aggregates of the preconditioner of a block, at most: their factors take 12 bytes for each pair or less; and the bytes
+# of all its factors a point, about.
+_AGGREGATES, _FACTORS = 1_000, 200
 
 
 # -------------------------------------------------------------------------------------------------- cells
@@ -127,7 +129,7 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class BlockPoints(Sized):
-    """ids: the samples of a cell, (own,); X: their coordinates, (own, n)."""
+    """ids: the samples of a cell, ascending, (own,); X: their coordinates, (own, n)."""
 
     ids: Ids
     X: Array
@@ -159,12 +161,6 @@ def pieces(X: Array, first: int, cells: Cells) -> list[BlockPoints]:
 def joined(*parts: BlockPoints) -> BlockPoints:
     """One cell from its pieces, in the order of the samples."""
     return BlockPoints(np.concatenate([part.ids for part in parts]), np.concatenate([part.X for part in parts]))
-
-
-def along_a_curve(points: BlockPoints) -> BlockPoints:
-    """The same points, near ones after each other: a search of another cell then visits what is in cache."""
-    order = along_curve(points.X) if len(points.X) else np.empty(0, np.intp)
-    return BlockPoints(points.ids[order], points.X[order])
 
 
 def own_candidates(points: BlockPoints, k: int, method: str = "exact", recall: float = 1.0) -> Candidates:
@@ -261,6 +257,11 @@ def _searched(found: Candidates, other: BlockPoints, asking: NDArray[np.bool_]) 
 # ------------------------------------------------------------------------------------------ graph and operator
 
 
+def checksum(ids: Ids) -> int:
+    """A number that other samples, or the same in another order, do not have."""
+    return crc32(np.ascontiguousarray(ids).tobytes())
+
+
 @dataclass(frozen=True, eq=False)
 class GraphBlock(Sized):
     """own: points of the block; ids: the samples that they and then their halo are; graph: a graph of all these, whose
@@ -298,8 +299,10 @@ class GraphBlock(Sized):
         return self.graph.radius(k, pad=True)[: self.own]
 
     def aggregates(self, count: int) -> NDArray[np.intp]:
-        """The points, which are along a curve, in so many groups of near ones, (own,)."""
-        return np.arange(self.own) * count // self.own
+        """The points in so many groups of near ones, (own,)."""
+        rank = np.empty(self.own, np.intp)
+        rank[along_curve(self.graph._X[: self.own])] = np.arange(self.own)  # type: ignore[index]
+        return rank * count // self.own
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,18 +317,27 @@ class StepSummary:
 
 @dataclass(frozen=True, eq=False)
 class OperatorBlock(Sized):
-    """Rows of P on the points of a block and its halo."""
+    """Rows of P on the points of a block and its halo: ``data`` but for P_ii, which is ``staying``; ``moving`` is
+    Σ_{j≠i} P_ij, 1 − P_ii without its cancellation, (own,) each."""
 
     own: int
     indptr: Any
     indices: Any
     data: Array
+    staying: Array
+    moving: Array
 
     @classmethod
     def of(
-        cls, block: GraphBlock, kernel: Kernel, eps: float, log_weight: Array, self_weight: float
+        cls, block: GraphBlock, named: int, kernel: Kernel, eps: float, log_weight: Array, self_weight: float
     ) -> tuple[OperatorBlock, StepSummary]:
-        """kernel: that of the points of the block and its halo, as `restricted` makes it."""
+        """named: the checksum of the samples for which the client has the rest; kernel: that of the points of the block
+        and its halo, as `restricted` makes it."""
+        if checksum(block.ids) != named:
+            raise ValueError(
+                "a block of the graph was lost, and found to have other neighbours when it was computed again, as may "
+                'be on another kind of processor: build the graph again, or with method="exact".'
+            )
         own, graph = block.own, block.graph
         # a copy, so that what it caches, such as its layout, is not kept with the block
         graph = NeighborGraph._make(graph._indptr, graph._indices, graph._sqdist, graph._X, None, graph._known_summary)
@@ -344,11 +356,14 @@ class OperatorBlock(Sized):
             data[graph.selves[:own]],
             graph.spacing[:own] / kernel.bandwidth_on(graph).diffusion()[:own],
         )
-        return cls(own, graph._indptr[: own + 1], csr.unsigned(graph._indices[:last].copy()), data[:last]), summary
+        data, indptr = data[:last].copy(), graph._indptr[: own + 1]
+        data[graph.selves[:own]] = 0.0
+        moving = np.add.reduceat(data, indptr[:-1])
+        return cls(own, indptr, csr.unsigned(graph._indices[:last].copy()), data, summary.staying, moving), summary
 
     def pull(self, f: Array) -> Array:
         """P f on the block, (own, c), from f on it and its halo."""
-        return self._by_rows(csr.multiply, f)
+        return self._by_rows(csr.multiply, f) + self.staying[:, None] * as_columns(f)[: self.own]
 
     def increment(self, f: Array) -> Array:
         """(P − I) f on the block."""
@@ -365,13 +380,17 @@ class OperatorBlock(Sized):
         many = as_columns(mass)
         out = np.zeros((size, many.shape[1]))
         csr.multiply_transposed_add(0, self.own, self.indptr, self.indices, self.data, many, out)
+        out[: self.own] += self.staying[:, None] * many
         return out
 
-    def moving(self) -> Array:
-        """Σ_{j≠i} P_ij, (own,): 1 − P_ii without its cancellation; a block's points come first, so j = i is i."""
-        rows = np.repeat(np.arange(self.own), np.diff(self.indptr))
-        off = self.indices != rows
-        return np.bincount(rows[off], self.data[off], self.own).astype(np.float64, copy=False)
+    def product(self, x: Array, transposed: bool, size: int) -> Array:
+        """(I − P) x among the points of the block alone, or its transpose, (own,), without cancellation of 1 − P_ii."""
+        many, out = x[:, None], np.zeros((size, 1))
+        if transposed:
+            csr.multiply_transposed_add(0, self.own, self.indptr, self.indices, self.data, many, out)
+        else:
+            out[: self.own] = self._by_rows(csr.multiply, np.concatenate([many, np.zeros((size - self.own, 1))]))
+        return np.asarray(self.moving * x - out[: self.own, 0])
 
     def coarse(self, label: NDArray[np.intp], count: int) -> sp.csr_array:
         """Σ P_ij over i and j of each pair of groups, i ≠ j, (count, count); label: of block and halo, −1 for none."""
@@ -382,7 +401,7 @@ class OperatorBlock(Sized):
 
 
 @dataclass(frozen=True, eq=False)
-class OwnSystem(Sized):
+class OwnSystem:
     """I − Q among the free points of a block, and its approximate inverse: the preconditioner of `_absorbing`, which is
     made where it is first used and never sent. free: (own,)."""
 
@@ -393,23 +412,23 @@ class OwnSystem(Sized):
     def __reduce__(self) -> Any:
         return OwnSystem, (self.block, self.free, self.n_points)
 
+    def __sizeof__(self) -> int:
+        return _FACTORS * self.free.size  # the block is counted where it is kept
+
     def matrix(self) -> sp.csr_array:
         """I − Q, its diagonal without the cancellation of 1 − P_ii."""
         block, free = self.block, self.free
         indices = block.indices.view(np.dtype(block.indices.dtype.name.removeprefix("u")))
         P = sp.csr_array((block.data, indices, block.indptr), shape=(block.own, self.n_points))
         Q = sp.csr_array(P[free][:, : block.own][:, free])
-        Q.setdiag(0.0)
         Q.eliminate_zeros()
-        return sp.csr_array(sp.diags_array(block.moving()[free]) - Q)
+        return sp.csr_array(sp.diags_array(block.moving[free]) - Q)
 
     def product(self, x: Array, transposed: bool) -> Array:
         """(I − Q) x, or its transpose."""
-        padded = np.zeros(self.n_points)
-        own = padded[: self.block.own]
-        own[self.free] = x
-        moved = self.block.push(own, self.n_points)[: self.block.own] if transposed else self.block.pull(padded)
-        return x - moved[self.free, 0]
+        padded = np.zeros(self.block.own)
+        padded[self.free] = x
+        return self.block.product(padded, transposed, self.n_points)[self.free]
 
     @cached_property
     def _inverse(self) -> LinearMap:

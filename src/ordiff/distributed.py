@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from operator import getitem, itemgetter
+from operator import attrgetter, getitem, itemgetter
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ _QUERIES, _LEAST_RECALL = 1_000, 0.98
 _DENSITY_NEIGHBORS = 12
 # Parts of functions are sent as arguments of tasks, of any size: what is scattered is lost with its worker.
 _NO_WARNING = {"distributed.admin.large-graph-warning-threshold": "1TB"}
-# Seconds after which it is asked whether workers that have not answered are paused; twice, and it is an error.
+# Seconds after which it is asked whether workers that have not answered are stopped; twice, and it is an error.
 _PATIENCE = 30.0
 # Packages whose versions on the workers must be those of the client.
 _PACKAGES = ("ordiff", "numpy", "scipy", "numba", "scikit-learn", "dask", "distributed")
@@ -138,23 +138,32 @@ def _gather(client: Any, futures: Sequence[Any]) -> list[Any]:
 
 
 def _wait(client: Any, futures: Sequence[Any]) -> None:
-    """Until the futures are there; workers that have stopped for want of memory would never make them."""
+    """Until the futures are there or one has failed; workers that have stopped for want of memory would never make
+    them."""
     from dask.distributed import wait
 
-    paused = False
+    stopped = False
     while True:
         try:
             with client.as_current():
                 wait(list(futures), timeout=_PATIENCE)
             return
         except TimeoutError:
-            workers = client.scheduler_info(n_workers=-1)["workers"].values()
-            before, paused = paused, bool(workers) and all(one["status"] == "paused" for one in workers)
-        if before and paused:
+            if any(future.status == "error" for future in futures):
+                return
+            before, stopped = stopped, _stopped(client.scheduler_info(n_workers=-1)["workers"].values())
+        if before and stopped:
             raise MemoryError(
                 "all workers have been paused by Dask, since their memory is full: give them more memory "
                 "(memory_limit), or more workers, or make smaller chunks or more blocks (n_blocks)."
             )
+
+
+def _stopped(workers: Any) -> bool:
+    """Whether all workers are paused and none has a task that still runs, which might free memory."""
+    return bool(workers) and all(
+        one["status"] == "paused" and not one["metrics"].get("task_counts", {}).get("executing") for one in workers
+    )
 
 
 def is_dask_array(X: Any) -> bool:
@@ -292,8 +301,7 @@ def build_graph(
     split = [_submit(client, _blocks.pieces, x, first[i], cells) for i, x in enumerate(futures)]
     # piece by piece, so that no worker gets the chunks whole
     parts = [_map(client, getitem, [one] * count, range(count)) for one in split]
-    joined = [_submit(client, _blocks.joined, *cell) for cell in zip(*parts, strict=True)]
-    points = _map(client, _blocks.along_a_curve, joined)
+    points = [_submit(client, _blocks.joined, *cell) for cell in zip(*parts, strict=True)]
     reach, options = 1.0, {}
     if method == "approximate":
         options = {"method": "auto", "recall": max((1 + recall) / 2, _LEAST_RECALL)}  # the other half by the reach
@@ -371,12 +379,10 @@ def operator(
     log_weight = -alpha * np.log(q)
     if weight is not None:
         log_weight = log_weight + np.log(_validation.node_or_scalar(weight, m, "weight", positive=True))
-    made = [
-        _submit(
-            graph.client, OperatorBlock.of, block, _blocks.restricted(kernel, ids), eps, log_weight[ids], self_weight
-        )
-        for block, ids in zip(graph.blocks, graph.ids, strict=True)
-    ]
+    made = []
+    for block, ids in zip(graph.blocks, graph.ids, strict=True):
+        part = (_blocks.checksum(ids), _blocks.restricted(kernel, ids), eps, log_weight[ids], self_weight)
+        made.append(_submit(graph.client, OperatorBlock.of, block, *part))
     _warn_of_step(kernel, graph, eps, _gather(graph.client, _map(graph.client, itemgetter(1), made)))
     op = DistributedOperator(graph, _map(graph.client, itemgetter(0), made), eps, q, kernel)
     op._undirected = lambda: operator(kernel.undirected(), graph, eps, q, alpha, weight, self_weight)
@@ -450,7 +456,7 @@ class DistributedOperator(MarkovChain):
     @cached_property
     def moving(self) -> Array:
         """The probability to leave each sample in a step, (m,)."""
-        return self.graph.gathered(self._each(OperatorBlock.moving))
+        return self.graph.gathered(self._each(attrgetter("moving")))
 
     def groups(self, total: int) -> NDArray[np.intp]:
         """The samples in about so many groups of near ones, numbered from 0, (m,)."""

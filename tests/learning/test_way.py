@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 import ordiff as od
+from ordiff.learning.data import Snapshots
 from ordiff.learning.way import unseen_way
 
 SPEED, SPREAD = np.array([4.0, 0.0]), 0.3
@@ -41,6 +44,18 @@ def test_where_samples_are_seen_all_the_way_there_are_none(rng):
     assert len(of_a_point(np.repeat(X, 10, axis=0), np.repeat(t, 10))) == 0
 
 
+def test_nothing_follows_from_a_few_samples_or_those_that_do_not_count(rng):
+    X, t = moving([*np.linspace(0.02, 0.2, 10), 1.0], rng)
+    late = np.flatnonzero(t == 1.0)
+    assert len(of_a_point(X, t)) > 100
+    few = np.delete(np.arange(len(t)), late[5:])
+    assert len(of_a_point(X[few], t[few])) == 0
+    weights = (t < 1).astype(float)
+    data = Snapshots.of([0.0, 0.0], od.TimeDensity(), X, t, weights)
+    assert len(data.way) == 0
+    assert len(of_a_point(np.ones((20, 2)), np.ones(20))) == 0
+
+
 def test_branches_that_change_in_size_are_not_joined(rng):
     """A tenth of all samples pass from one well to another between two snapshots."""
     X, t = 0.2 * rng.standard_normal((1000, 2)), np.repeat([1.0, 2.0], 500)
@@ -59,3 +74,11 @@ def test_states_are_on_the_way(rng):
     assert np.abs(y[between]).max() < 1.0
     assert np.ptp(y[between]) > 2 * SPREAD * np.sqrt(0.1)
     assert abs(model.noise_[0] - SPREAD) < 3 * model.noise_std_[0] + 0.02
+
+
+@pytest.mark.parametrize("states", [od.DesignedStates(spacing=0.1), od.DesignedStates()])
+def test_a_way_that_wider_states_would_not_reach_over(rng, states):
+    X, t = moving([0.3, 0.5, 0.7, 1.0], rng)
+    with warnings.catch_warnings(action="ignore", category=od.OrdiffWarning):  # the step, with this spacing
+        model = od.SnapshotSDE([0.0, 0.0], noise="constant", drift="gradient", states=states).fit(X, t)
+    assert abs(model.noise_[0] - SPREAD) < 0.05

@@ -108,14 +108,20 @@ def nearest_among(X: Array, queries: Array, k: int) -> tuple[IntArray, Array]:
     if X.shape[1] <= _TREE_DIMENSION:
         from scipy.spatial import cKDTree
 
-        distances, found = query_tree(cKDTree(X), queries, [*range(1, k + 1)])
+        order = along_curve(queries)
+        found, distances = np.empty((len(queries), k), np.intp), np.empty((len(queries), k))
+        distances[order], found[order] = query_tree(cKDTree(X), queries[order], [*range(1, k + 1)])
         return found, distances
     with deferred_interrupts():
         from sklearn.neighbors import NearestNeighbors
 
     centre = X.mean(axis=0)
-    near = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X - centre)
-    distances, found = near.kneighbors(queries - centre)
+    search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X - centre)
+    found = search.kneighbors(queries - centre, return_distance=False)
+    distances, step = np.empty(found.shape), max(1, _BLOCK // (k * X.shape[1]))
+    for start in range(0, len(queries), step):  # those of the search are off by rounding of |x|² − 2xy + |y|²
+        rows = slice(start, start + step)
+        distances[rows] = np.sqrt(((X[found[rows]] - queries[rows, None]) ** 2).sum(axis=2))
     return found, distances
 
 

@@ -116,8 +116,10 @@ class Snapshots:
     @cached_property
     def way(self) -> Array:
         """Points (p, n) where the process passes and no samples are; none where times are not known."""
-        times = self.middle_times
-        return self.X[:0] if times is None else unseen_way(self.X, times, self.start, self.start_weights)
+        times, counted = self.middle_times, self.weights > 0
+        if times is None:
+            return self.X[:0]
+        return unseen_way(self.X[counted], times[counted], self.start, self.start_weights)
 
     @property
     def one_start(self) -> bool:

@@ -255,24 +255,22 @@ def _states(settings: FitSettings, data: Snapshots, spacing: float, widen: bool 
     """Designed states, so far apart, or, if the spacing is ours to choose, as far as it takes to reach the start; on
     the way between snapshots too."""
 
-    def attempt(spacing: float, support: Array, dimension: int | None = settings.dimension) -> States:
+    def attempt(spacing: float, support: Array) -> States:
         return States.design(
-            support, spacing, data.start, start_weights=data.start_weights, dimension=dimension,
+            support, spacing, data.start, start_weights=data.start_weights, dimension=settings.dimension,
             random_state=settings.random_state,
         )  # fmt: skip
 
-    def reaching() -> States:
-        *first, last = _WIDER if widen and settings.spacing == "auto" else (1.0,)
-        for wider in first:
-            with suppress(GraphError):
-                return attempt(spacing * wider, data.support)
-        return attempt(spacing * last, data.support)
-
-    states = reaching()
-    if len(data.way) and states.dimension == states.points.shape[1]:
+    if len(data.way):
         with suppress(GraphError):
-            return attempt(spacing, np.concatenate([data.support, data.way]), states.dimension)
-    return states
+            states = attempt(spacing, np.concatenate([data.support, data.way]))
+            if states.dimension == states.points.shape[1]:  # straight ways leave a curved manifold
+                return states
+    *first, last = _WIDER if widen and settings.spacing == "auto" else (1.0,)
+    for wider in first:
+        with suppress(GraphError):
+            return attempt(spacing * wider, data.support)
+    return attempt(spacing * last, data.support)
 
 
 def wanted_spacing(d: int, eps: float, noise: float) -> float:

@@ -26,8 +26,8 @@ from ordiff.graph.search import query_tree
 
 # Snapshots, at most: more are a continuum, of which only the beginning may be unseen.
 _MOST_SNAPSHOTS = 30
-# Pairs of an interval, and points on the way of each.
-_PAIRS, _POINTS = 200, 10
+# Pairs of an interval, at most and at least, and points on the way of each.
+_PAIRS, _FEWEST, _POINTS = 200, 8, 10
 # A point is seen if its so-manieth nearest sample is as near as that of this share of samples; the share of points that
 # are not seen from which a pair is not, and the share of such pairs from which an interval is not.
 _NEIGHBOR, _SEEN, _UNSEEN, _MOST = 8, 0.95, 0.25, 0.7
@@ -38,11 +38,15 @@ _FIRST = 0.05
 def unseen_way(X: Array, times: Array, start: Array, start_weights: Array) -> Array:
     """Points (p, n) on the ways that are not seen, of samples X (m, n) at their times (m,); none where all are seen."""
     rng, seen = np.random.default_rng(0), distinct_rows(X)
+    if len(seen) < _FEWEST:
+        return X[:0]
     tree, k = kd_tree(seen), min(_NEIGHBOR, len(seen) - 1)
     near = float(np.quantile(query_tree(tree, seen, [k + 1])[0], _SEEN))  # each is its own nearest
     first = start[rng.choice(len(start), _PAIRS, p=start_weights)]
     ways = []
     for a, b in pairwise([first, *_snapshots(X, times)]):
+        if min(len(a), len(b)) < _FEWEST:
+            continue
         points = _between(a, b, rng)
         unseen = query_tree(tree, points.reshape(-1, X.shape[1]), [k])[0].reshape(points.shape[:2]) > near
         if (unseen.mean(axis=0) > _UNSEEN).mean() > _MOST:
