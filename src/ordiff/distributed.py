@@ -322,7 +322,8 @@ def build_graph(
     if method == "approximate":
         reached = _blocks.recall_of(_some_of(client, found, m, random_state)[2][1::2], [one[1::2] for one in near])
     # a cell is empty where more points than it should hold are in one place
-    kept = [one for one, m in zip(found, _gather(client, _map(client, Candidates.count, found)), strict=True) if m]
+    sizes = _gather(client, _map(client, Candidates.count, found))
+    kept = [one for one, size in zip(found, sizes, strict=True) if size]
     return DistributedGraph(client, k, _map(client, GraphBlock.of, kept), reached)
 
 
