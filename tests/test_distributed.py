@@ -238,7 +238,7 @@ def test_the_system_of_a_block_does_not_cancel(client, rng):
     with pytest.warns(od.OrdiffWarning, match="too small for the sampling"):
         block = client.gather(distributed.operator(od.Kernel(dimension=1), graph, 6e-7).blocks[0])
     assert 1e-12 < block.moving.min() < 1e-8
-    system = _blocks.OwnSystem(block, np.arange(block.own) > 3, len(graph.ids[0]))
+    system = _blocks.OwnSystem(block, np.arange(block.own) > 3)
     x, matrix = rng.random(block.own - 4), system.matrix()
     for transposed, expected in ((False, matrix @ x), (True, matrix.T @ x)):
         np.testing.assert_allclose(system.product(x, transposed), expected, rtol=1e-10, atol=1e-14 * expected.max())

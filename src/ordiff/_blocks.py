@@ -317,10 +317,11 @@ class StepSummary:
 
 @dataclass(frozen=True, eq=False)
 class OperatorBlock(Sized):
-    """Rows of P on the points of a block and its halo: ``data`` but for P_ii, which is ``staying``; ``moving`` is
-    Σ_{j≠i} P_ij, 1 − P_ii without its cancellation, (own,) each."""
+    """Rows of P on the ``size`` points of a block and its halo: ``data`` but for P_ii, which is ``staying``; ``moving``
+    is Σ_{j≠i} P_ij, 1 − P_ii without its cancellation, (own,) each."""
 
     own: int
+    size: int
     indptr: Any
     indices: Any
     data: Array
@@ -359,7 +360,8 @@ class OperatorBlock(Sized):
         data, indptr = data[:last].copy(), graph._indptr[: own + 1]
         data[graph.selves[:own]] = 0.0
         moving = np.add.reduceat(data, indptr[:-1])
-        return cls(own, indptr, csr.unsigned(graph._indices[:last].copy()), data, summary.staying, moving), summary
+        indices = csr.unsigned(graph._indices[:last].copy())
+        return cls(own, len(block.ids), indptr, indices, data, summary.staying, moving), summary
 
     def pull(self, f: Array) -> Array:
         """P f on the block, (own, c), from f on it and its halo."""
@@ -375,22 +377,18 @@ class OperatorBlock(Sized):
         loop(0, self.own, self.indptr, self.indices, self.data, many, out)
         return out
 
-    def push(self, mass: Array, size: int) -> Array:
+    def push(self, mass: Array) -> Array:
         """Pᵀ mass on block and halo, (size, c), from the mass on the block, (own, c)."""
-        many = as_columns(mass)
-        out = np.zeros((size, many.shape[1]))
-        csr.multiply_transposed_add(0, self.own, self.indptr, self.indices, self.data, many, out)
-        out[: self.own] += self.staying[:, None] * many
+        out = self._moved(mass)
+        out[: self.own] += self.staying[:, None] * as_columns(mass)
         return out
 
-    def product(self, x: Array, transposed: bool, size: int) -> Array:
-        """(I − P) x among the points of the block alone, or its transpose, (own,), without cancellation of 1 − P_ii."""
-        many, out = x[:, None], np.zeros((size, 1))
-        if transposed:
-            csr.multiply_transposed_add(0, self.own, self.indptr, self.indices, self.data, many, out)
-        else:
-            out[: self.own] = self._by_rows(csr.multiply, np.concatenate([many, np.zeros((size - self.own, 1))]))
-        return np.asarray(self.moving * x - out[: self.own, 0])
+    def _moved(self, mass: Array) -> Array:
+        """What leaves each point for others, (size, c)."""
+        many = as_columns(mass)
+        out = np.zeros((self.size, many.shape[1]))
+        csr.multiply_transposed_add(0, self.own, self.indptr, self.indices, self.data, many, out)
+        return out
 
     def coarse(self, label: NDArray[np.intp], count: int) -> sp.csr_array:
         """Σ P_ij over i and j of each pair of groups, i ≠ j, (count, count); label: of block and halo, −1 for none."""
@@ -407,10 +405,9 @@ class OwnSystem:
 
     block: OperatorBlock
     free: NDArray[np.bool_]
-    n_points: int  # of the block and its halo
 
     def __reduce__(self) -> Any:
-        return OwnSystem, (self.block, self.free, self.n_points)
+        return OwnSystem, (self.block, self.free)
 
     def __sizeof__(self) -> int:
         return _FACTORS * self.free.size  # the block is counted where it is kept
@@ -419,16 +416,18 @@ class OwnSystem:
         """I − Q, its diagonal without the cancellation of 1 − P_ii."""
         block, free = self.block, self.free
         indices = block.indices.view(np.dtype(block.indices.dtype.name.removeprefix("u")))
-        P = sp.csr_array((block.data, indices, block.indptr), shape=(block.own, self.n_points))
+        P = sp.csr_array((block.data, indices, block.indptr), shape=(block.own, block.size))
         Q = sp.csr_array(P[free][:, : block.own][:, free])
         Q.eliminate_zeros()
         return sp.csr_array(sp.diags_array(block.moving[free]) - Q)
 
     def product(self, x: Array, transposed: bool) -> Array:
-        """(I − Q) x, or its transpose."""
-        padded = np.zeros(self.block.own)
-        padded[self.free] = x
-        return self.block.product(padded, transposed, self.n_points)[self.free]
+        """(I − Q) x, or its transpose, without the cancellation of 1 − P_ii."""
+        block = self.block
+        padded = np.zeros(block.size)
+        padded[: block.own][self.free] = x
+        moved = block._moved(padded[: block.own]) if transposed else block._by_rows(csr.multiply, padded)
+        return np.asarray(block.moving[self.free] * x - moved[: block.own, 0][self.free])
 
     @cached_property
     def _inverse(self) -> LinearMap:

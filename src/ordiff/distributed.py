@@ -448,7 +448,7 @@ class DistributedOperator(MarkovChain):
     def _push(self, mass: Array) -> Array:
         graph, many = self.graph, mass.reshape(len(mass), -1)
         inside = [many[ids[:own]] for ids, own in zip(graph.ids, graph.own, strict=True)]
-        parts = self._each(OperatorBlock.push, inside, [len(ids) for ids in graph.ids])
+        parts = self._each(OperatorBlock.push, inside)
         out = np.zeros_like(many)
         for ids, part in zip(graph.ids, parts, strict=True):
             out[ids] += part
@@ -472,8 +472,7 @@ class DistributedOperator(MarkovChain):
         graph = self.graph
         own = [ids[:n] for ids, n in zip(graph.ids, graph.own, strict=True)]
         inside = [ids[free[ids]] for ids in own]
-        sizes = [len(ids) for ids in graph.ids]
-        systems = _map(graph.client, OwnSystem, self.blocks, [free[ids] for ids in own], sizes)
+        systems = _map(graph.client, OwnSystem, self.blocks, [free[ids] for ids in own])
 
         def inverse(b: Array, transposed: bool) -> Array:
             out = np.zeros_like(b)
