@@ -148,11 +148,16 @@ def test_an_error_does_not_wait_for_all(client, monkeypatch):
 
 
 def test_a_block_with_other_neighbours_is_refused(client, graph, kernel, monkeypatch):
-    other = graph.ids[0].copy()
-    other[-2:] = other[-2:][::-1]  # as if it had been computed again with another order
-    monkeypatch.setattr(graph, "ids", (other, *graph.ids[1:]))
-    with pytest.raises(ValueError, match="other neighbours when it was computed again"):
-        distributed.operator(kernel, graph, EPS)
+    block = client.gather(graph.blocks[0])
+    near = block.graph.indices.copy()
+    near[[1, K + 2]] = near[[K + 2, 1]]  # as if it had been computed again with other neighbours
+    changed = od.NeighborGraph._make(block.graph._indptr, near, block.graph._sqdist, block.graph._X)
+    monkeypatch.setattr(
+        graph, "blocks", (client.submit(_blocks.GraphBlock, block.own, block.ids, changed), *graph.blocks[1:])
+    )
+    for asks in (lambda: distributed.operator(kernel, graph, EPS), graph.collect):
+        with pytest.raises(ValueError, match="other neighbours when it was computed again"):
+            asks()
 
 
 def test_what_blocks_hold_is_what_they_say(client, graph):

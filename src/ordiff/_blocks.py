@@ -257,11 +257,6 @@ def _searched(found: Candidates, other: BlockPoints, asking: NDArray[np.bool_]) 
 # ------------------------------------------------------------------------------------------ graph and operator
 
 
-def checksum(ids: Ids) -> int:
-    """A number that other samples, or the same in another order, do not have."""
-    return crc32(np.ascontiguousarray(ids).tobytes())
-
-
 @dataclass(frozen=True, eq=False)
 class GraphBlock(Sized):
     """own: points of the block; ids: the samples that they and then their halo are; graph: a graph of all these, whose
@@ -285,12 +280,27 @@ class GraphBlock(Sized):
         indices = np.concatenate([rows.ravel(), np.arange(own, len(ids))]).astype(dtype)
         return cls(own, ids, NeighborGraph._finish(indptr, indices, np.ascontiguousarray(X)))
 
-    def described(self) -> tuple[int, Ids, int]:
-        """The number of its points, the samples that they and their halo are, and the number of coordinates."""
-        return self.own, self.ids, _validation.need_points(self.graph._X, "a block").shape[1]
+    def described(self) -> tuple[int, Ids, int, int]:
+        """The number of its points, the samples that they and their halo are, the number of coordinates, and the
+        checksum."""
+        return self.own, self.ids, _validation.need_points(self.graph._X, "a block").shape[1], self._checksum
 
-    def rows(self) -> tuple[Array, Any]:
-        """The coordinates of its points, and their neighbours, (own, k + 1)."""
+    @property
+    def _checksum(self) -> int:
+        """A number that other neighbours, or the same in another order, hardly have."""
+        return crc32(self.graph._indices.tobytes(), crc32(self.ids.tobytes()))
+
+    def check(self, known: int) -> None:
+        """Refuse a block that is not the one whose checksum the client has."""
+        if self._checksum != known:
+            raise ValueError(
+                "a block of the graph was lost, and found to have other neighbours when it was computed again, as may "
+                'be on another kind of processor: build the graph again, or with method="exact".'
+            )
+
+    def rows(self, known: int) -> tuple[Array, Any]:
+        """The coordinates of its points, and their neighbours, (own, k + 1); known: its checksum."""
+        self.check(known)
         X, graph = _validation.need_points(self.graph._X, "a block"), self.graph
         return X[: self.own], graph._indices[: graph._indptr[self.own]].reshape(self.own, -1)
 
@@ -330,15 +340,11 @@ class OperatorBlock(Sized):
 
     @classmethod
     def of(
-        cls, block: GraphBlock, named: int, kernel: Kernel, eps: float, log_weight: Array, self_weight: float
+        cls, block: GraphBlock, known: int, kernel: Kernel, eps: float, log_weight: Array, self_weight: float
     ) -> tuple[OperatorBlock, StepSummary]:
-        """named: the checksum of the samples for which the client has the rest; kernel: that of the points of the block
-        and its halo, as `restricted` makes it."""
-        if checksum(block.ids) != named:
-            raise ValueError(
-                "a block of the graph was lost, and found to have other neighbours when it was computed again, as may "
-                'be on another kind of processor: build the graph again, or with method="exact".'
-            )
+        """known: the checksum of the block; kernel: that of the points of the block and its halo, as `restricted` makes
+        it."""
+        block.check(known)
         own, graph = block.own, block.graph
         # a copy, so that what it caches, such as its layout, is not kept with the block
         graph = NeighborGraph._make(graph._indptr, graph._indices, graph._sqdist, graph._X, None, graph._known_summary)

@@ -218,16 +218,18 @@ def _applied(X: Array, function: Callable[[Array], Array]) -> Array:
 class DistributedGraph:
     """The k nearest others of m samples, in blocks of rows by space. Make one with `build_graph`.
 
-    ids: of each block the samples that its points and then those of its halo are; own: the number of its points.
+    ids: of each block the samples that its points and then those of its halo are; own: the number of its points;
+    checksums: of its neighbours, by which a block that was computed again is known.
     ``recall_``: the share of the nearest that were found, on a sample; 1 of an exact graph.
     """
 
     def __init__(self, client: Any, k: int, blocks: Sequence[Any], recall: float = 1.0) -> None:
         self.client, self.k, self.blocks, self.recall_ = client, k, tuple(blocks), recall
         found = _gather(client, _map(client, GraphBlock.described, blocks))
-        self.own = tuple(own for own, _, _ in found)
-        self.ids = tuple(ids for _, ids, _ in found)
+        self.own = tuple(own for own, *_ in found)
+        self.ids = tuple(ids for _, ids, *_ in found)
         self.n_coordinates = int(found[0][2])
+        self.checksums = tuple(checksum for *_, checksum in found)
         self.n_points = sum(self.own)
 
     @property
@@ -244,8 +246,8 @@ class DistributedGraph:
         m, width = self.n_points, self.k + 1
         indptr = offsets(np.full(m, width))
         X, indices = np.empty((m, self.n_coordinates)), np.empty((m, width), indptr.dtype)
-        for block, ids, own in zip(self.blocks, self.ids, self.own, strict=True):
-            X[ids[:own]], rows = _gather(self.client, [_submit(self.client, GraphBlock.rows, block)])[0]
+        for block, known, ids, own in zip(self.blocks, self.checksums, self.ids, self.own, strict=True):
+            X[ids[:own]], rows = _gather(self.client, [_submit(self.client, GraphBlock.rows, block, known)])[0]
             indices[ids[:own]] = ids[rows]
         return NeighborGraph._finish(indptr, indices.ravel(), X)
 
@@ -381,8 +383,8 @@ def operator(
     if weight is not None:
         log_weight = log_weight + np.log(_validation.node_or_scalar(weight, m, "weight", positive=True))
     made = []
-    for block, ids in zip(graph.blocks, graph.ids, strict=True):
-        part = (_blocks.checksum(ids), _blocks.restricted(kernel, ids), eps, log_weight[ids], self_weight)
+    for block, known, ids in zip(graph.blocks, graph.checksums, graph.ids, strict=True):
+        part = (known, _blocks.restricted(kernel, ids), eps, log_weight[ids], self_weight)
         made.append(_submit(graph.client, OperatorBlock.of, block, *part))
     _warn_of_step(kernel, graph, eps, _gather(graph.client, _map(graph.client, itemgetter(1), made)))
     op = DistributedOperator(graph, _map(graph.client, itemgetter(0), made), eps, q, kernel)

@@ -44,6 +44,13 @@ def test_where_samples_are_seen_all_the_way_there_are_none(rng):
     assert len(of_a_point(np.repeat(X, 10, axis=0), np.repeat(t, 10))) == 0
 
 
+def test_a_few_samples_do_not_hide_a_way(rng):
+    X, t = moving([0.2, 0.6, 1.0], rng)
+    kept = np.sort(np.concatenate([np.flatnonzero(t != 0.6), np.flatnonzero(t == 0.6)[:5]]))
+    way = of_a_point(X[kept], t[kept])
+    assert ((way[:, 0] > 1.2) & (way[:, 0] < 3.4)).sum() > 100
+
+
 def test_nothing_follows_from_a_few_samples_or_those_that_do_not_count(rng):
     X, t = moving([*np.linspace(0.02, 0.2, 10), 1.0], rng)
     late = np.flatnonzero(t == 1.0)

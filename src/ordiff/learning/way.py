@@ -26,7 +26,7 @@ from ordiff.graph.search import query_tree
 
 # Snapshots, at most: more are a continuum, of which only the beginning may be unseen.
 _MOST_SNAPSHOTS = 30
-# Pairs of an interval, at most and at least, and points on the way of each.
+# Pairs of an interval, at most, samples of a snapshot that counts, at least, and points on the way of each pair.
 _PAIRS, _FEWEST, _POINTS = 200, 8, 10
 # A point is seen if its so-manieth nearest sample is as near as that of this share of samples; the share of points that
 # are not seen from which a pair is not, and the share of such pairs from which an interval is not.
@@ -44,9 +44,8 @@ def unseen_way(X: Array, times: Array, start: Array, start_weights: Array) -> Ar
     near = float(np.quantile(query_tree(tree, seen, [k + 1])[0], _SEEN))  # each is its own nearest
     first = start[rng.choice(len(start), _PAIRS, p=start_weights)]
     ways = []
-    for a, b in pairwise([first, *_snapshots(X, times)]):
-        if min(len(a), len(b)) < _FEWEST:
-            continue
+    large = [snapshot for snapshot in _snapshots(X, times) if len(snapshot) >= _FEWEST]
+    for a, b in pairwise([first, *large]):
         points = _between(a, b, rng)
         unseen = query_tree(tree, points.reshape(-1, X.shape[1]), [k])[0].reshape(points.shape[:2]) > near
         if (unseen.mean(axis=0) > _UNSEEN).mean() > _MOST:
